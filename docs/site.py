@@ -115,7 +115,7 @@ def commands() -> str:
     """The page on the command line: every command with its arguments and options, as `--help` has them."""
     import typer
 
-    from rudel.cli.main import app
+    from rudel.cli.application import app
 
     parts = ["# Commands", "Every command has `--help`, which says the same."]
     for name, command in _commands("rudel", typer.main.get_command(app)):

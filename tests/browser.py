@@ -82,11 +82,7 @@ class Browser:
             media: features such as `prefers_color_scheme="dark"`.
         """
         context = self.ask("Target.createBrowserContext")["browserContextId"]
-        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session)
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            page.ask(f"{domain}.enable")
+        page = self.tab(context)
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         page.ask("Emulation.setEmulatedMedia", features=features)
         page.resize(width, height)
@@ -95,6 +91,15 @@ class Browser:
             yield page
         finally:
             self.ask("Target.disposeBrowserContext", browserContextId=context)
+
+    def tab(self, context: str) -> "Page":
+        """An empty page in front of the others of a profile."""
+        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            page.ask(f"{domain}.enable")
+        return page
 
     def _next(self, until: float) -> dict[str, Any] | None:
         while b"\0" not in self._unread:
@@ -124,6 +129,12 @@ class Page:
         answer = self.ask("Page.navigate", url=url)
         if answer.get("errorText"):
             raise ConnectionError(f"{url}: {answer['errorText']}")
+
+    def another(self, url: str) -> "Page":
+        """Opens a page in a tab of its own, which hides this one."""
+        page = self.browser.tab(self.ask("Target.getTargetInfo")["targetInfo"]["browserContextId"])
+        page.open(url)
+        return page
 
     def resize(self, width: int, height: int, scale: float = 1, mobile: bool = False) -> None:
         """Makes the window so large, in CSS pixels; `scale` device pixels each."""

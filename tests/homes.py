@@ -29,7 +29,7 @@ _AS_TESTS_COMPILE = f"import os; os.environ.update({QUICKLY} | dict(os.environ))
 
 _IMPORTS = (
     "from rudel.backend import keras_on_jax; keras_on_jax(light=True)\n"
-    "import rudel.cli.main, rudel.report, rudel.training.from_recipe, rudel.training.fit"
+    "import rudel.cli.application, rudel.report, rudel.training.from_recipe, rudel.training.fit"
 )
 
 

@@ -1,8 +1,8 @@
 """How the tests share a computer's cores: all of them on several processes, a few of them in this one.
 
 A process gets group after group. Tests that share what is expensive to make, such as a lab, are a group. Tests that
-measure how long things take run alone: meanwhile, no other process tests. They are a group of their own that comes
-first, so that the others wait once for all of them.
+measure how long things take run alone: meanwhile, no other process tests. They begin the group that comes first, so
+that the others wait once for all of them; it is that of the hosts, whose lab one of them needs.
 
 A lab gives way to whatever else wants the processor, so that the computer that drives it goes first. Each process that
 tests is therefore in a control group of the same weight as a lab's: else tests with a lab would wait for all others.
@@ -44,7 +44,7 @@ TOGETHER = {
 APART = ("tests/pages/", "tests/micro/test_operators.py::")
 """Tests that share nothing with each other, and are each a group: so the last one does not take long."""
 
-FIRST = ("alone", "labs", "diloco", "pages on hosts", "hosts", "export", "serve", "play", "tests/pages/")
+FIRST = ("hosts", "labs", "diloco", "pages on hosts", "export", "serve", "play", "tests/pages/")
 """Groups that take long, as their names begin; what is short comes last.
 
 Tests that measure come before all others: later, they would wait for a page of a minute to end.
@@ -81,21 +81,21 @@ def group_of(name: str) -> str:
     ('labs', 'tests/report/test_page.py')
     """
     if _measures(name):
-        return "alone"
+        return "hosts"
     for begin, group in TOGETHER.items():
         if name.startswith(begin):
             return group
     return name if name.startswith(APART) else name.partition("::")[0]
 
 
-def order(name: str) -> int:
-    """A key that puts the tests of long groups first.
+def order(name: str) -> tuple[bool, int]:
+    """A key that puts the tests that measure first, and then those of long groups.
 
     >>> order("tests/lab/test_air.py::test_nodes_share_the_air") < order("tests/cluster/test_ssh.py::test_it")
     True
     """
     group = group_of(name)
-    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST))
+    return not _measures(name), next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST))
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:

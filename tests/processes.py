@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,13 @@ def until(reached: Callable[[], Any], seconds: float = LONG) -> Any:
         assert time.monotonic() < deadline, "this did not happen"
         time.sleep(0.02)
     return found
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether something listens there."""
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=1):
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -65,6 +65,7 @@ def test_pytorchs_net_computes_what_keras_does(
     np.testing.assert_allclose(outputs, np.asarray(model(x)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_single_runs_from_end_to_end(drawings: Path, tmp_path: Path) -> None:
     out = tmp_path / "numbers.json"
     arguments = ["--data", drawings, "--classes", "bit,bot,but", "--steps", 40, "--repeats", 1]
@@ -134,6 +135,7 @@ def test_images_run_from_end_to_end(tmp_path: Path) -> None:
     assert str(tmp_path) not in out.read_text()
 
 
+@pytest.mark.slow
 def test_streaming_runs_from_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "numbers.json"
     process = subprocess.run(

@@ -92,6 +92,7 @@ def test_shares_are_those_of_one_device(benchmark_module: Any) -> None:
     assert gpu._counts(None, {"devices": 1}) == [1]
 
 
+@pytest.mark.slow
 def test_it_runs_from_end_to_end_on_virtual_devices(tmp_path: Path, warm_python: str) -> None:
     out = tmp_path / "numbers.json"
     arguments = ["--nets", "article", "--precisions", "float32", "--devices", "1,2", "--seconds", 0.05]

@@ -17,11 +17,11 @@ from pages.blocks import ROOT
 SOURCE = ROOT / "src"
 
 ORDER = (
-    "errors", "aliases", "array_types", "internals", "files", "limits", "cores", "freed_memory", "garbage_collection",
-    "lab", "cache", "backend", "listening", "c_literals", "retry_policy", "features", "shipping.user_code", "data",
-    "recipes", "report", "micro", "cluster", "loop", "shipping", "runs", "session", "replicas.codec", "replicas",
-    "replicas.diloco", "replicas.asynchronous", "mesh", "mesh.hosts", "mesh.mesh_options", "planning", "training",
-    "tuning", "play", "export", "serve", "watch", "doctor", "cli",
+    "errors", "aliases", "array_types", "counted_context", "internals", "files", "limits", "cores", "freed_memory",
+    "garbage_collection", "lab", "cache", "backend", "listening", "c_literals", "retry_policy", "terminal", "features",
+    "shipping.user_code", "data", "recipes", "report", "micro", "cluster", "loop", "shipping", "runs", "session",
+    "replicas.codec", "replicas", "replicas.diloco", "replicas.asynchronous", "mesh", "mesh.hosts", "mesh.mesh_options",
+    "planning", "training", "tuning", "play", "export", "serve", "watch", "doctor", "cli", "__main__",
 )  # fmt: skip
 """Packages and modules, each of which may use those before it. The longest name that a module begins with counts."""
 

@@ -13,14 +13,14 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from rudel.cache import cache_folder
+from rudel.cache import compiled_programs
 
 __version__ = "0.1.0"
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ and (_folder := compiled_programs()):
     # Keep every compiled program, also the small ones that make up the initial weights of a model.
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_folder() / "jax")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
@@ -87,12 +87,14 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'rudel' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # so that type checkers know of a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'rudel' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

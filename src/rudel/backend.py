@@ -6,10 +6,12 @@ Keras reads `KERAS_BACKEND` when it is first imported, so every module that need
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from rudel.cache import cache_folder
+from rudel.cache import compiled_programs
 from rudel.cores import fit_threads_to_quota
 from rudel.errors import ModelError
 
@@ -86,7 +88,7 @@ def set_seed(seed: int) -> None:
     """Does what `keras.utils.set_random_seed` does, without importing TensorFlow for it."""
     keras = keras_here()
     with without_tensorflow():
-        keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(int(seed))
 
 
 @contextlib.contextmanager
@@ -106,8 +108,8 @@ def _keep_compiled_programs() -> None:
     """Points JAX at a compilation cache on disk, unless the user has chosen one."""
     import jax
 
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None and (folder := compiled_programs()):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
@@ -120,13 +122,34 @@ def _leave_accelerators() -> None:
         jax.config.update("jax_platforms", "cpu")
 
 
+class _Hiding(threading.local):
+    """Finds modules that are hidden from the calling thread, and does not load them; see `hidden`."""
+
+    names: tuple[str, ...] = ()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Finds a hidden module before others do; whether it is installed can still be asked."""
+        return ModuleSpec(name, self) if name in self.names else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Fails as the import of a module that is not installed."""
+        raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Is part of a loader; there is no module to execute."""
+
+
+_hiding = _Hiding()
+
+
 @contextlib.contextmanager
 def hidden(names: tuple[str, ...]) -> Iterator[None]:
-    """Makes modules that are not yet imported look as if they were not installed."""
-    names = tuple(name for name in names if name not in sys.modules)
-    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None is Python's own mark for "no such module"
+    """Makes modules that are not yet imported look to this thread as if they were not installed."""
+    if _hiding not in sys.meta_path:
+        sys.meta_path.insert(0, _hiding)  # type: ignore[arg-type]
+    before = _hiding.names
+    _hiding.names = before + names
     try:
         yield
     finally:
-        for name in names:
-            sys.modules.pop(name, None)
+        _hiding.names = before

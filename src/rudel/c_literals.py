@@ -1,4 +1,4 @@
-"""Numbers as C reads them again, bit for bit."""
+"""Numbers and texts as C reads them again, bit for bit."""
 
 from typing import TYPE_CHECKING
 
@@ -18,3 +18,9 @@ def float_literal(value: "float | np.floating") -> str:
     if text in ("inf", "-inf", "nan"):
         return {"inf": "HUGE_VALF", "-inf": "-HUGE_VALF", "nan": "NAN"}[text]
     return (text if any(letter in text for letter in ".en") else text + ".0") + "f"
+
+
+def c_string(text: str) -> str:
+    """A literal of C with the bytes of a text in UTF-8."""
+    plain = {byte: chr(byte) for byte in range(32, 127) if chr(byte) not in '"\\?'}
+    return '"' + "".join(plain.get(byte) or f"\\{byte:03o}" for byte in text.encode()) + '"'

@@ -4,6 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from rudel.errors import RudelError
 from rudel.files import expanded
 
 
@@ -11,11 +12,27 @@ def cache_folder() -> Path:
     """The folder for fetched files: `$RUDEL_CACHE`, else `$XDG_CACHE_HOME/rudel`, else `~/.cache/rudel`.
 
     The folder need not exist. A relative `$XDG_CACHE_HOME` does not count, as its specification demands.
+
+    Raises:
+        RudelError: this user has no home folder, and no variable names another.
     """
     if own := os.environ.get("RUDEL_CACHE"):
         return expanded(own).absolute()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "rudel"
+    try:
+        return (shared if shared.is_absolute() else Path.home() / ".cache") / "rudel"
+    except RuntimeError as error:
+        raise RudelError(
+            "There is no folder for downloads and caches, as this user has no home folder: name one by RUDEL_CACHE."
+        ) from error
+
+
+def compiled_programs() -> Path | None:
+    """The folder for programs that JAX compiles; None where there is no cache folder, and so none of them is kept."""
+    try:
+        return cache_folder() / "jax"
+    except RudelError:
+        return None
 
 
 def cache_place() -> Path:

@@ -22,6 +22,9 @@ A message is one sentence that says what is wrong, where, and what to do. The co
 """
 
 import contextlib
+import csv
+import io
+import shlex
 from collections.abc import Iterator
 
 _on_command_line = False
@@ -137,17 +140,26 @@ def option(name: str, value: object = None) -> str:
 
     >>> option("resume", True), option("run"), option("run", "runs/first")
     ('`resume=True`', '`run=`', "`run='runs/first'`")
+    >>> with speaking_options():
+    ...     option("run", "runs/first day")
+    "--run 'runs/first day'"
     """
     if _on_command_line:
         shown = f"--{_ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
-        return shown if value is None or value is True else f"{shown} {value}"
+        return shown if value is None or value is True else f"{shown} {shlex.quote(str(value))}"
     return f"`{name}={'' if value is None else value if isinstance(value, int) else repr(str(value))}`"
 
 
-def recipe_option(name: str, value: str) -> str:
+def recipe_option(name: str, value: str | tuple[str, ...]) -> str:
     """An option of a recipe in a message, as the user gives it; see `option`.
 
     >>> recipe_option("target", "COLUMN")
     "`options={'target': 'COLUMN'}`"
     """
-    return f"`--set {name}={value}`" if _on_command_line else f"`options={{{name!r}: {value!r}}}`"
+    if not _on_command_line:
+        return f"`options={{{name!r}: {value!r}}}`"
+    if isinstance(value, tuple):
+        line = io.StringIO()
+        csv.writer(line).writerow(value)
+        value = line.getvalue().removesuffix("\r\n")
+    return f"`--set {shlex.quote(f'{name}={value}')}`"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
 from missing import skip_or_fail
@@ -28,9 +29,11 @@ from processes import until
 from rudel.cli import data_collect
 from rudel.data.collecting.cutting import ROWS, Cutter
 from rudel.data.collecting.frames import Frame, Header, Reader, written
+from rudel.data.collecting.recording_files import Store
 from rudel.data.collecting.sketches import SKETCHES
 from rudel.data.motion import read_folder as motions_of
 from rudel.data.sound.recording_folders import read_folder as sounds_of
+from rudel.errors import DataError
 
 CORE = Path(__file__).parents[1] / "micro/arduino"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-std=gnu++14")
@@ -181,6 +184,24 @@ def test_what_was_recorded_stays_when_the_board_is_unplugged(
     assert done.error == f"Error: The board at {board.port} was disconnected: plug it in again, and repeat the command."
     assert done.out == "2 recordings of punch, the last in moves/punch.csv\n"
     assert len(motions_of("moves", ROWS, least=1).x) == 2
+
+
+def test_a_full_disk_leaves_whole_recordings(tmp_path: Path) -> None:
+    store, recording = Store(tmp_path, "punch", Header(columns=COLUMNS), None), np.zeros((ROWS, 6), np.float32)
+    for wanted in (1, 2):
+        for most in (0, 1000, wanted * 4200):
+            with full_disk(most), pytest.raises(DataError, match=r"cannot be written to .*punch\.csv \(File too large"):
+                store.add(recording)
+        assert len(list(tmp_path.iterdir())) == wanted - 1
+        store.add(recording)
+        found = motions_of(str(tmp_path), ROWS, least=1)
+        assert (found.x.shape, found.left_out) == ((wanted, ROWS, 6), ())
+
+
+def test_an_empty_table_begins_with_its_header(tmp_path: Path) -> None:
+    (tmp_path / "punch.csv").touch()
+    Store(tmp_path, "punch", Header(columns=COLUMNS), None).add(np.ones((ROWS, 6), np.float32))
+    assert motions_of(str(tmp_path), ROWS, least=1).x.tolist() == np.ones((1, ROWS, 6)).tolist()
 
 
 def test_a_net_learns_from_what_was_recorded(

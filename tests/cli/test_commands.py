@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rudel import __version__
 from rudel.cli.train import _print_result
 from rudel.recipes import BUILT_IN
 
@@ -169,6 +170,13 @@ def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:
     assert 2 * again["steps"] == 3 * first["steps"]
 
 
+def test_standard_error_may_be_closed(rudel: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    refused = rudel("evaluate", "elsewhere")
+    assert (refused.code, refused.out) == (2, "")
+    sys.stderr.close()
+
+
 def test_a_training_of_minutes_is_told_in_minutes(rudel: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
     rudel("train", "sine", "--steps", "20", "--run", "run")
     summary = json.loads(Path("run", "summary.json").read_text()) | {"train_seconds": 250.0}
@@ -196,9 +204,14 @@ def test_training_evaluating_and_predicting_leave_tensorflow_dask_and_pandas_alo
     assert "<svg" in (tmp_path / "runs/digits/report.html").read_text()
 
 
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "rudel", "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout == f"rudel {__version__}\n"
+
+
 def test_imports_nothing_heavy_until_it_is_needed() -> None:
     script = (
-        "import sys, rudel\nfrom rudel.cli import main\n"
+        "import sys, rudel\nfrom rudel.cli import application\n"
         "heavy = {'jax', 'keras', 'matplotlib', 'numpy', 'sklearn', 'tensorflow'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,18 @@ def test_a_conversion_is_summed_up(rudel: Callable[..., Any], drawn: Path) -> No
     assert "nothing to do: all images are converted" in again.out
 
 
+def test_an_image_of_too_many_pixels_is_left_out_without_a_warning(tmp_path: Path) -> None:
+    Image.new("1", (9_500, 9_500)).save(tmp_path / "large.png")
+    for name in ("left", "right"):
+        (tmp_path / "drawn" / name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(tmp_path / "drawn" / name / "1.png")
+    (tmp_path / "large.png").rename(tmp_path / "drawn/left/large.png")
+    command = [sys.executable, "-m", "rudel", "data", "images", "drawn", "--out", "records", "--validation", "0"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "decompression bomb: left/large.png" in done.stdout
+    assert "DecompressionBombWarning" not in done.stderr
+
+
 def test_a_conversion_as_json(rudel: Callable[..., Any], drawn: Path) -> None:
     document = json.loads(rudel("data", "images", drawn, "--out", "records", "--validation", "0", "--json").out)
     assert document["splits"] == {"train": {"left": 30, "right": 30}, "validation": {"left": 0, "right": 0}}
@@ -72,6 +86,22 @@ def test_what_is_held_out_of_nothing_is_said(rudel: Callable[..., Any], drawn: P
     )
 
 
+def test_another_folder_is_the_validation_set(rudel: Callable[..., Any], drawn: Path, tmp_path: Path) -> None:
+    shutil.copytree(drawn / "left", tmp_path / "test/left")
+    done = rudel("data", "images", drawn, "--out", "records", "--validation", "test", "--json")
+    assert json.loads(done.out)["splits"] == {
+        "train": {"left": 30, "right": 30},
+        "validation": {"left": 30, "right": 0},
+    }
+
+
+def test_labels_that_hardly_any_images_share_are_noted(rudel: Callable[..., Any], drawn: Path, tmp_path: Path) -> None:
+    rows = (f"{path},{number}.5" for number, path in enumerate(drawn.glob("*/*.png")))
+    (tmp_path / "prices.csv").write_text("\n".join(rows))
+    done = rudel("data", "images", "prices.csv", "--out", "records")
+    assert "note 60 of 60 images are the only one of their class" in " ".join(done.err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -80,6 +110,7 @@ def test_what_is_held_out_of_nothing_is_said(rudel: Callable[..., Any], drawn: P
         (("empty", "--out", "out"), "empty is empty"),
         (("one", "--out", "out"), "one class only, `a`"),
         (("two", "--out", "out", "--validation", "1.5"), "`validation` is a share"),
+        (("two", "--out", "out", "--validation", "gone"), "There is no folder gone"),
         (("two", "--out", "out", "--classes", "names"), "names cannot be read: No such file"),
         (("two", "--out", "out"), "no image is left, and 2 were left out (a/1.jpg: not an image; b/1.jpg"),
         (("two", "--out", "s3://bucket/records"), "written to a local folder"),

@@ -106,13 +106,15 @@ def test_train_says_what_can_be_done_next(rudel: Callable[..., Any]) -> None:
 
 
 def test_a_folder_names_the_recipe_for_it(rudel: Callable[..., Any]) -> None:
-    for folder in ("photographs/cats", "words/yes", "movements", "nothing", "run"):
+    for folder in ("photographs/cats", "scans/cats", "words/yes", "movements", "nothing", "run"):
         Path(folder).mkdir(parents=True)
     Image.fromarray(np.zeros((40, 40, 3), "uint8")).save("photographs/cats/1.jpg")
+    Image.fromarray(np.zeros((40, 40, 3), "uint8")).save("scans/cats/1.tiff")
     Path("words/yes/1.wav").write_bytes(b"RIFF")
     Path("movements/wave.csv").write_text("x,y\n")
     Path("run/config.json").write_text("{}")
-    for folder, recipe in (("photographs", "images"), ("words", "keywords"), ("movements", "motion")):
+    recipes = {"photographs": "images", "scans": "images", "words": "keywords", "movements": "motion"}
+    for folder, recipe in recipes.items():
         expected = f"`{folder}` is a folder, not a recipe: the recipe `{recipe}` learns from it, with --data {folder}."
         assert expected in rudel("train", folder).error
     assert "has no images, sound files or CSV files" in rudel("train", "nothing").error
@@ -134,7 +136,7 @@ def test_the_shell_completes_names(tmp_path: Path) -> None:
     (tmp_path / "runs/digits").mkdir(parents=True)
     (tmp_path / "runs/digits/config.json").write_text("{}")
     (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/config").write_text("Host raspi1 raspi2\n  User pi\nHost *\n  Port 22\n")
+    (tmp_path / ".ssh/config").write_bytes(b"# caf\xe9\nHost raspi1 raspi2\n  User pi\nHost *\n  Port 22\n")
     for line, offered in (
         ("rudel train qu", {"quickdraw"}),
         ("rudel train mi", {"mine.py"}),

@@ -68,17 +68,17 @@ def until_measured(run: Path, more: int) -> int:
 
 
 def test_sigterm_ends_a_training_with_a_word_though_interrupts_are_ignored(tmp_path: Path) -> None:
-    command = [*WITHOUT_INTERRUPTS, *TRAIN, "--run", tmp_path / "run"]
-    with started(command, stderr=subprocess.PIPE) as process:
-        lines = until_measured(tmp_path / "run", 1)
+    run = tmp_path / "first run"
+    with started([*WITHOUT_INTERRUPTS, *TRAIN, "--run", run], stderr=subprocess.PIPE) as process:
+        lines = until_measured(run, 1)
         process.send_signal(signal.SIGINT)
-        until_measured(tmp_path / "run", lines + 2)
+        until_measured(run, lines + 2)
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=LONG)[1]
     assert process.returncode == 128 + signal.SIGTERM
     assert "Interrupted after" in errors
-    assert "--resume" in errors
-    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    assert f"continue by `rudel resume '{run}'`, or with --run '{run}' --resume" in errors
+    assert list((run / "checkpoints").iterdir())
 
 
 def test_sigterm_ends_what_waits_for_hosts_with_a_word(tmp_path: Path) -> None:
@@ -133,6 +133,35 @@ def test_a_server_ends_by_a_signal_within_an_import(
     done = subprocess.run(
         [sys.executable, "-c", script, command, tmp_path / "run"], capture_output=True, text=True, timeout=LONG
     )
+    line = "Ended by SIGTERM.\n" if by == signal.SIGTERM else "Interrupted.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (128 + by, "", line)
+
+
+AT_THE_START = """
+import signal, sys, typer.main
+from rudel.cli.main import run
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "rudel.cli.tune" == WHEN:
+            signal.raise_signal(NUMBER)
+
+def build(app, built=typer.main.get_command):
+    if WHEN == "building":
+        signal.raise_signal(NUMBER)
+    return built(app)
+
+typer.main.get_command = build
+sys.meta_path.insert(0, Importing())
+run()
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda by: by.name)
+@pytest.mark.parametrize("when", ["rudel.cli.tune", "building"])
+def test_an_interrupt_before_a_command_begins_ends_with_a_word(when: str, by: signal.Signals) -> None:
+    script = AT_THE_START.replace("WHEN", repr(when)).replace("NUMBER", str(int(by)))
+    done = subprocess.run([sys.executable, "-c", script, "recipes"], capture_output=True, text=True, timeout=LONG)
     line = "Ended by SIGTERM.\n" if by == signal.SIGTERM else "Interrupted.\n"
     assert (done.returncode, done.stdout, done.stderr) == (128 + by, "", line)
 

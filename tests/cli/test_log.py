@@ -4,6 +4,7 @@ import io
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,3 +95,32 @@ def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> 
     assert "rudel.errors.ClusterError: No host can continue." in kept
     assert "before" not in kept
     assert "after" not in kept
+
+
+def test_runs_that_train_at_the_same_time_keep_a_log_each_and_leave_the_logger_as_it_was(tmp_path: Path) -> None:
+    logger = logging.getLogger("rudel")
+    before = logger.level, logger.propagate, logger.handlers[:]
+    first, second = (run_directory.create(tmp_path / name, resume=False) for name in ("first", "second"))
+    inside, left = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with second.keeping_log():
+            log.info("of the second")
+            inside.set()
+            left.wait(60)
+
+    thread = threading.Thread(target=other)
+    with first.keeping_log():
+        thread.start()
+        inside.wait(60)
+        log.info("of the first")
+        elsewhere = threading.Thread(target=log.info, args=["of neither"])
+        elsewhere.start()
+        elsewhere.join()
+    left.set()
+    thread.join()
+    assert (logger.level, logger.propagate, logger.handlers) == before
+    for run, its in ((first, "first"), (second, "second")):
+        lines = run.log.read_text().splitlines()
+        assert [line.partition("example: ")[2] for line in lines] == [f"of the {its}", "of neither"]
+        run.release()

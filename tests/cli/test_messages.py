@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.main
 
-from rudel.cli.main import app
+from rudel.cli.application import app
 
 SOURCE = Path(__file__).parents[2] / "src" / "rudel"
 

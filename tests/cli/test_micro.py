@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rudel.cli.main import app
+from rudel.cli.application import app
 
 
 def _run(*arguments: object) -> Result:
@@ -56,6 +56,29 @@ def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(tmp_path):
     result = _run("micro", "compile", wrong, "--out", tmp_path / "c")
     assert str(result.exception).startswith(f"`{wrong}`: This is not a .tflite model")
     assert not (tmp_path / "c").exists()
+
+
+def test_a_model_of_keras_is_exported_first(tmp_path):
+    path = tmp_path / "my net.keras"
+    path.write_bytes(b"PK\x03\x04")
+    sentence = str(_run("micro", "compile", path, "--out", tmp_path / "c").exception)
+    assert sentence.startswith(f"`{path}` is a model of Keras")
+    assert sentence.endswith(f"by `rudel export '{path}' --to litert-int8`.")
+
+
+@pytest.mark.parametrize("name", ["sine.c", "sine.h"])
+def test_compiling_replaces_its_own_files_and_no_others(name, hello, tmp_path):
+    def compiled() -> Result:
+        return _run("micro", "compile", hello, "--out", tmp_path / "c", "--name", "sine")
+
+    assert [compiled().exit_code, compiled().exit_code] == [0, 0]
+    (tmp_path / "c" / name).write_text("/* mine */\n")
+    other = tmp_path / "c" / {"sine.c": "sine.h", "sine.h": "sine.c"}[name]
+    other.unlink()
+    message = f"`{tmp_path / 'c' / name}` exists and was not made by Rudel: give another folder, or another name."
+    assert str(compiled().exception) == message
+    assert (tmp_path / "c" / name).read_text() == "/* mine */\n"
+    assert not other.exists()
 
 
 def test_explain_shows_layers_and_the_arena(hello, tmp_path):

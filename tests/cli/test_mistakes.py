@@ -119,6 +119,30 @@ def test_a_loss_that_explodes_names_the_step(rudel: Callable[..., Any]) -> None:
     assert "became NaN or infinite at step" in rudel("train", "mine.py").error
 
 
+@pytest.mark.parametrize("arguments", [("--help",), ("recipes", "--json")], ids=" ".join)
+def test_an_output_that_cannot_be_written(
+    rudel: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert rudel(*arguments).error.startswith("Error: The output cannot be written (No space left on device)")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume"])
+def test_a_name_that_is_too_long(rudel: Callable[..., Any], command: str) -> None:
+    assert 300 * "x" in rudel(command, 300 * "x").error
+
+
+def test_a_working_directory_that_was_removed(
+    rudel: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for command in (("watch", "nothing"), ("train", "sine"), ("predict", "a", "b")):
+        assert rudel(*command).error == "Error: The working directory has been removed: change to another one."
+
+
 def test_the_traceback_can_be_had(rudel: Callable[..., Any]) -> None:
     with pytest.raises(Exception, match="no recipe"):
         rudel("--traceback", "train", "nothing")

@@ -104,6 +104,7 @@ def test_int8_is_calibrated_on_a_folder_of_pictures(rudel: Callable[..., Any], t
     assert (made["calibrated_on"], made["examples"]) == (3, 3)
     assert [note.split(": ")[1].split()[0] for note in made["notes"][:3]] == list(map(str, broken))
     assert all(note.startswith("Left out: ") for note in made["notes"][:3]), made["notes"]
+    assert made["notes"][3].startswith(f"Images in {tmp_path} were taken as pixels of 0 to 255: if the model learned")
 
 
 def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: Path) -> None:
@@ -127,6 +128,25 @@ def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: 
     np.savez(tmp_path / "less.npz", left=x["left"])
     wanted = "must have an array for each input of the model: `left`, `right`"
     assert wanted in rudel("predict", tmp_path / "two.keras", tmp_path / "less.npz").error
+
+
+def test_a_class_of_ones_own_takes_the_arrays_that_it_was_built_with(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(
+        "import keras\n\nclass Added(keras.Model):\n    def call(self, x):\n        return x['left'] + x['right']\n"
+    )
+    scope: dict[str, Any] = {"__name__": "layers"}
+    exec((tmp_path / "layers.py").read_text(), scope)
+    model = scope["Added"]()
+    model.compile("adam", "mse", metrics=["mae"])
+    x: dict[str, Any] = {"right": np.ones((3, 2), "float32"), "left": np.zeros((3, 2), "float32")}
+    model(x)
+    model.save(tmp_path / "added.keras")
+    np.savez(tmp_path / "both.npz", **x, y=x["right"])
+    given = ("evaluate", tmp_path / "added.keras", "--code", tmp_path / "layers.py", "--json", "--data")
+    assert json.loads(rudel(*given, tmp_path / "both.npz").out)["metrics"]["mae"] == 0
+    np.savez(tmp_path / "less.npz", left=x["left"], y=x["right"])
+    wanted = "must have an array for each input of the model: `right`, `left`"
+    assert wanted in rudel(*given, tmp_path / "less.npz").error
 
 
 def test_arrays_of_several_files_are_checked_and_reshaped(rudel: Callable[..., Any], tmp_path: Path) -> None:
@@ -281,6 +301,17 @@ def test_a_malicious_archive_is_refused(
 def test_mistakes_are_one_sentence(rudel: Callable[..., Any], folder: Path, arguments: list[str], words: str) -> None:
     first, *others = arguments
     assert words in rudel("predict", folder / first, folder / "some.npy", *others).error
+
+
+def test_one_output_stands_for_two_classes(rudel: Callable[..., Any], folder: Path) -> None:
+    model: Any = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+    model.compile("adam", "binary_crossentropy")
+    model.save(folder / "one.keras")
+    given = ("predict", folder / "one.keras", folder / "some.npy", "--classes")
+    assert rudel(*given, "dark,bright").code == 0
+    said = f"the model in {folder / 'one.keras'} has 1 output, which stands for 2 classes."
+    assert f"--classes has 3 names, and {said}" in rudel(*given, "dark,dim,bright").error
+    assert f"--classes has 1 name, and {said}" in rudel(*given, "dark").error
 
 
 def test_what_is_no_archive_is_refused(rudel: Callable[..., Any], folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from rudel.cli import plan
 from rudel.planning import measure_hosts
 from rudel.planning.forecast import Forecast
+from rudel.planning.planning import Planned
 
 PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate", "hosts=2")
 
@@ -54,6 +55,18 @@ def test_a_scenario_is_forecast_as_json_and_as_a_table(rudel: Callable[..., Any]
     assert [row[:2] for row in rows[:4]] == [["single", "1"], ["diloco", "2"], ["async", "2"], ["mesh", "2"]]
     (star,) = (row for row in rows[:4] if row[-1] == "*")
     assert " ".join(rows[4]).startswith("2 hosts by" if star[0] != "single" else ("One host", "More hosts"))
+
+
+def test_a_training_too_short_to_be_merged_is_noted(rudel: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(work: Any, *others: Any) -> Planned:
+        best = Forecast("diloco", ("a", "b", "c", "d"), 9.0, 1, 0, 0, 1e6, 1)
+        return Planned((best,), best, f"{work.steps} steps.")
+
+    monkeypatch.setattr("rudel.training.plan_recipe.plan", planned)
+    for steps, few in ((200, ["50 steps on each of 4 hosts are few"]), (2000, [])):
+        shown = rudel("plan", "digits", "--steps", steps, "--simulate", "hosts=4").out.splitlines()
+        after = shown[shown.index(f"{steps} steps.") + 1 :]
+        assert [line.partition(":")[0] for line in after] == few
 
 
 def test_what_has_to_be_read_on_every_host_is_marked(capsys: pytest.CaptureFixture[str]) -> None:

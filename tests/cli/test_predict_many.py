@@ -19,6 +19,7 @@ from rudel.data.table import read_table
 from rudel.runs import predict_many as module
 from rudel.runs.file_model import Prediction, Unreadable
 from rudel.runs.predict_many import predict_many
+from rudel.training.fit import fit
 
 SIDE = 8
 
@@ -56,6 +57,23 @@ def right(rows: list[dict[str, str]]) -> bool:
     return all(row["class"] == ("green" if "more" in row["source"] else "red") for row in rows if not row["error"])
 
 
+@pytest.mark.parametrize("highest", [1, 255])
+def test_images_are_for_models_that_learned_from_pixels(
+    rudel: Callable[..., Any], folder: Path, tmp_path: Path, highest: int
+) -> None:
+    x = np.random.default_rng(0).uniform(size=(8, SIDE, SIDE, 3)).astype("float32")
+    x[0, 0, 0] = 0, 1, 1
+    model = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    fit(model, x * highest, np.arange(8) % 2, run=tmp_path / "run", verbose=False)
+    np.save(tmp_path / "x.npy", x[0])
+    reason = f"{folder}/00.tiff is an image, with pixels of 0 to 255, and the model learned from numbers from 0 to 1: "
+    for model_or_run in (tmp_path / "run", tmp_path / "run/model.keras"):
+        done = rudel("predict", model_or_run, folder / "00.tiff")
+        assert (reason in done.err, done.code) == ((True, 2) if highest == 1 else (False, 0))
+        assert rudel("predict", model_or_run, tmp_path / "x.npy").code == 0
+
+
 def test_a_bad_file_does_not_stop_the_others(rudel: Callable[..., Any], model: Path, folder: Path) -> None:
     done = rudel("predict", model, folder, "--classes", "red,green", "--top", 1)
     assert done.error.endswith("1 of 21 inputs could not be read; the others are predicted.")
@@ -66,6 +84,8 @@ def test_a_bad_file_does_not_stop_the_others(rudel: Callable[..., Any], model: P
 
     documents = json.loads(rudel("predict", model, folder, "--json").out)
     assert [each["source"] for each in documents if "error" in each] == [f"{folder}/05.png"]
+
+    assert rudel("predict", model, "none.png", "no.png").error.endswith("2 of 2 inputs could not be read.")
 
 
 def test_on_a_terminal_every_answer_has_a_line_of_its_own(model: Path, folder: Path, warm_python: str) -> None:
@@ -99,6 +119,22 @@ def test_a_table(rudel: Callable[..., Any], model: Path, folder: Path, tmp_path:
     assert len(rows) == 20
     assert right([row | {"error": ""} for row in rows])
     assert not out.with_name(f"found.{kind}.partial").exists()
+
+
+def test_nan_takes_the_classes_from_no_other_file(tmp_path: Path, run_of: Callable[[Path], Any]) -> None:
+    given = keras.Input((2,))
+    keras.Model(given, keras.layers.Softmax()(given)).save(tmp_path / "same.keras")
+    paths = [tmp_path / "whole.npy", tmp_path / "nan.npy"]
+    for path, value in zip(paths, (1, np.nan), strict=True):
+        np.save(path, np.array([0, value], np.float32))
+    out = tmp_path / "found.csv"
+    with run_of(tmp_path / "same.keras") as run:
+        whole, nan = predict_many(run, paths, out)
+    assert isinstance(whole, Prediction)
+    assert isinstance(nan, Prediction)
+    assert ([name for name, _ in whole.ranking], nan.ranking) == (["green", "red"], [])
+    with out.open(newline="") as file:
+        assert [row["class"] for row in csv.DictReader(file)] == ["green", ""]
 
 
 def test_an_interrupted_prediction_continues(

@@ -1,3 +1,5 @@
+import ctypes
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,3 +55,35 @@ def configured(lab: Lab, tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def set_rights(effective: int | None = None) -> int:
+    """Gives this thread these rights (capabilities of Linux, bit by bit), if any are named; returns those it had.
+
+    A thread that it begins has the same.
+    """
+    libc = ctypes.CDLL(None)
+    header, rights = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()  # version 3; the first is effective
+    assert libc.capget(header, rights) == 0
+    had = rights[0]
+    if effective is not None:
+        rights[0] = effective
+        assert libc.capset(header, rights) == 0
+    return had
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that this process may not look into: for the length of a test, root may open only what is open to it."""
+    folder = tmp_path / "closed"
+    folder.mkdir(0)
+    if os.geteuid() != 0:
+        yield folder
+    else:
+        had = set_rights()
+        set_rights(had & ~0b110)  # without CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+        try:
+            yield folder
+        finally:
+            set_rights(had)
+    folder.chmod(0o700)

@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ import rudel
 from rudel.cluster import hosts_check
 from rudel.cluster.hosts import Host
 from rudel.cluster.hosts_check import HostReport, check_hosts
-from rudel.cluster.probe import Facts, parse, probe
+from rudel.cluster.probe import _INSTALLED, Facts, parse, probe
 from rudel.cluster.suitability import best_python, lacks_space, problem
 from rudel.cluster.versioned_packages import versioned_pins
 from rudel.lab import Lab
@@ -130,6 +132,16 @@ def test_a_python_of_the_users_own_has_to_have_the_versions_that_a_training_need
     assert "numpy is missing" in str(checked(host, {k: v for k, v in same.items() if k != "numpy"}).problem)
 
 
+def test_a_host_that_is_reached_by_another_program_runs_commands_but_does_not_train(
+    lab: Lab, configured: Callable[..., Path]
+) -> None:
+    first, second = lab.hosts
+    through = f"ssh -F {lab.ssh_config} -W %h:%p {second}"
+    (report,) = asyncio.run(check_hosts(first, configured(ProxyCommand=through)))
+    assert report.problem is None
+    assert report.notes[0].startswith(f"`{first}` is reached by `ProxyCommand`, so it can run commands but not train:")
+
+
 def test_a_raspberry_pi_can_be_used() -> None:
     found = facts()
     assert problem(Host("raspi1"), found) is None
@@ -188,6 +200,16 @@ def test_a_full_disk_is_told_in_gigabytes() -> None:
 def test_a_broken_record_counts_as_none() -> None:
     assert facts(record="{rubbish").record == {}
     assert facts(record='{"fingerprint": "1"}').record == {"fingerprint": "1"}
+
+
+def test_of_several_versions_of_a_package_the_one_that_is_imported_counts(tmp_path: Path) -> None:
+    """As where an environment that sees the packages of the system has another version of one of them."""
+    for folder, name in (("own", "some_thing-2.0"), ("system", "some_thing-1.0"), ("system", "other-3.0")):
+        (tmp_path / folder / f"{name}.dist-info").mkdir(parents=True)
+    places = f"import sys; sys.path = [{str(tmp_path / 'own')!r}, {str(tmp_path / 'system')!r}, *sys.path]"
+    command = [sys.executable, "-I", "-S", "-c", f"{places}\n{_INSTALLED}", "theirs"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert parse(found).installed == {"some-thing": "2.0", "other": "3.0"}
 
 
 def test_names_of_packages_are_compared_as_pip_does(tmp_path: Path) -> None:

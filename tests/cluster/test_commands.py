@@ -1,7 +1,9 @@
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from processes import LONG
+from processes import LONG, until
 
 from rudel.cluster.commands import Ended, run_on_hosts
 from rudel.cluster.hosts import Host
@@ -44,17 +46,76 @@ def test_lines_end_in_many_ways_and_may_be_long_or_no_text(lab: Lab, heard: Hear
     assert "".join(lines[6:]) == "x" * 200_000 + "end"
 
 
-def test_output_is_told_while_the_command_runs(lab: Lab) -> None:
-    async def until_told() -> None:
-        printed = asyncio.Event()
-        work = run_on_hosts(lab.hosts[0], "echo begun; sleep 1000", lambda *line: printed.set(), lab.ssh_config)
-        running = asyncio.create_task(work)
-        await asyncio.wait_for(printed.wait(), LONG)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+async def cancelled_when_it_prints(lab: Lab, host: str, command: str) -> None:
+    printed = asyncio.Event()
+    work = run_on_hosts(host, command, lambda *line: printed.set(), lab.ssh_config)
+    running = asyncio.create_task(work)
+    async with asyncio.timeout(LONG):
+        await printed.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(until_told())
+
+def test_output_is_told_while_the_command_runs(lab: Lab) -> None:
+    asyncio.run(cancelled_when_it_prints(lab, lab.hosts[0], "echo begun; sleep 1000"))
     assert lab.run(lab.hosts[0], "pgrep", "-x", "sleep").stdout == ""
+
+
+@pytest.fixture
+def admin(lab: Lab) -> Iterator[str]:
+    """The first computer, with a user of the user ID 0 and the home of `pi`."""
+    host = lab.hosts[0]
+    lab.run(host, "sh", "-c", "echo admin:x:0:0::/home/pi:/bin/bash >> /etc/passwd", root=True)
+    yield f"admin@{host}"
+    lab.run(host, "sed", "-i", "/^admin:/d", "/etc/passwd", root=True)
+
+
+@pytest.mark.parametrize(
+    "command", ["sleep 1000 & wait", "trap '' TERM; sleep 1000", "sh -c \"trap '' TERM; sleep 1000\"; :"]
+)
+def test_a_command_of_root_ends_as_well(lab: Lab, admin: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSH refuses signals for it."""
+    monkeypatch.setattr("rudel.cluster.commands._GRACE_SECONDS", 0.5)
+    asyncio.run(cancelled_when_it_prints(lab, admin, f"id -u; {command}"))
+    until(lambda: lab.run(lab.hosts[0], "pgrep", "-x", "sleep").stdout == "")
+
+
+CSH = """#!/bin/sh
+case "$2" in *"
+"* | *[!\\\\]!*) echo "csh would refuse this" >&2; exit 1 ;; esac
+exec /bin/bash "$@"
+"""
+"""A shell that takes no line break and no exclamation mark in quotes, as csh does."""
+
+
+@pytest.fixture
+def with_csh(lab: Lab, homes: dict[str, Path], admin: str) -> str:
+    """The user `admin`, with such a login shell."""
+    shell = homes[lab.hosts[0]] / "csh"
+    shell.write_text(CSH)
+    shell.chmod(0o755)
+    lab.run(lab.hosts[0], "sed", "-i", "/^admin:/s|/bin/bash|/home/pi/csh|", "/etc/passwd", root=True)
+    return admin
+
+
+def test_a_command_of_root_ends_in_csh_too(lab: Lab, with_csh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudel.cluster.commands._GRACE_SECONDS", 0.5)
+    asyncio.run(cancelled_when_it_prints(lab, with_csh, "id -u; sleep 1000"))
+    until(lambda: lab.run(lab.hosts[0], "pgrep", "-x", "sleep").stdout == "")
+
+
+def test_words_reach_a_command_in_csh_as_they_are(lab: Lab, with_csh: str, heard: Heard) -> None:
+    asyncio.run(run_on_hosts(with_csh, ["printf", "%s|", "a!b", "it's!"], heard, lab.ssh_config))
+    assert [line for _, line, _ in heard.lines] == ["a!b|it's!|"]
+
+
+def test_an_error_of_this_computer_is_not_a_lost_connection_and_ends_the_command(lab: Lab) -> None:
+    def write(host: Host, line: str, bad: bool) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device"):
+        asyncio.run(run_on_hosts(lab.hosts[0], "yes", write, lab.ssh_config))
+    until(lambda: lab.run(lab.hosts[0], "pgrep", "-x", "yes").stdout == "")
 
 
 def test_a_host_that_cannot_be_reached_does_not_stop_the_others(lab: Lab, heard: Heard) -> None:

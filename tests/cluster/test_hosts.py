@@ -66,10 +66,12 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
         ("a:", "`a:` is not a host"),
         ("a:0", "The port of `a:0` must be from 1 to 65535"),
         ("a:65536", "The port of `a:65536` must be"),
+        (f"a:{'1' * 5000}", "The port of `a:1+` must be"),
         ("a b", "`a b` is not a host"),
         ("-oProxyCommand=evil", "is not a host"),
         ("@a", "`@a` is not a host"),
         ("./nothing/here", "There is no hosts file `./nothing/here`"),
+        ("host.txt", "There is no hosts file `host.txt`"),
     ],
 )
 def test_what_is_no_host_is_refused(given: str | list[str], sentence: str) -> None:
@@ -99,3 +101,8 @@ def test_mistakes_in_a_file_are_told_with_their_line(tmp_path: Path, content: st
 def test_the_python_of_a_host_is_quoted_for_its_shell() -> None:
     assert remote_python(Host("a")) == ".rudel/env/bin/python"
     assert remote_python(Host("a", python="/opt/my python/bin/python3")) == "'/opt/my python/bin/python3'"
+
+
+def test_a_file_in_a_closed_folder_is_refused(closed: Path) -> None:
+    with pytest.raises(HostError, match=f"hosts file `{closed}/hosts`"):
+        parse_hosts(str(closed / "hosts"))

@@ -4,7 +4,9 @@ import hashlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 from distributed import Client, LocalCluster
 from PIL import Image
 
+from rudel.cluster import calls
+from rudel.cluster.calls import Calls
 from rudel.cluster.examine_images import ImageWorkers, image_workers
 from rudel.data.images.convert import convert
 from rudel.data.images.examined_image import NOT_AN_IMAGE, Refused
@@ -107,3 +111,15 @@ def test_what_a_lost_worker_had_is_done_by_another(cluster: Any, drawn: Path, tm
         together = convert(drawn, tmp_path / "together", max_side=45, spread=workers, progress=progress)
     assert killed.is_set()
     assert contents_of(together.path) == contents_of(alone.path)
+
+
+def test_results_that_are_long_on_their_way_are_waited_for(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def __reduce__(self) -> tuple[Any, ...]:
+            time.sleep(0.6)  # as a slow link makes it
+            return int, (3,)
+
+    monkeypatch.setattr(calls, "_GLANCE_SECONDS", 0.2)
+    with Client(cluster, set_as_default=False) as client, ThreadPoolExecutor(2) as threads:
+        call = Calls(client, "examine images", "continues")
+        assert list(threads.map(lambda _: call(Slow), range(2))) == [3, 3]

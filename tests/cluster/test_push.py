@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rudel.cluster.hosts import Host
 from rudel.cluster.push import Pushed, push_to_hosts
 from rudel.cluster.uploads import part_of
 from rudel.errors import HostError
@@ -117,3 +118,75 @@ def test_a_folder_above_keeps_its_own_name(lab: Lab, homes: dict[str, Path], fol
 def test_nothing_to_send_is_refused_before_anything_is_reached(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"There is nothing to send at `.*nothing`"):
         asyncio.run(push_to_hosts("nothing.invalid", tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("to", "sentence"),
+    [
+        ("", "`to=` is empty: name a folder, or leave it out for the home folder"),
+        ("~pi/dir", "cannot be sent to `~pi/dir`: give the absolute path of the folder, or `./~pi/dir`"),
+    ],
+)
+def test_a_folder_that_is_not_one_of_the_user_there_is_refused(tmp_path: Path, to: str, sentence: str) -> None:
+    with pytest.raises(HostError, match=sentence):
+        asyncio.run(push_to_hosts("nothing.invalid", tmp_path, to))
+
+
+def test_what_may_not_be_read_is_named_before_anything_is_reached(closed: Path) -> None:
+    for path, named in ((closed.parent, closed), (closed / "file", closed / "file")):
+        with pytest.raises(HostError, match=f"`{named}` cannot be read on this computer .Permission denied.: correct"):
+            asyncio.run(push_to_hosts("nothing.invalid", path))
+
+
+def test_a_file_that_changes_while_it_is_sent_is_sent_again(lab: Lab, homes: dict[str, Path], tmp_path: Path) -> None:
+    file, host = tmp_path / "changing", lab.hosts[0]
+    file.write_bytes(b"old")
+    os.utime(file, (1e9, 1e9))
+
+    def change(host: Host, done: int, total: int) -> None:
+        if file.stat().st_mtime == 1e9:
+            file.write_bytes(b"new")
+
+    asyncio.run(push_to_hosts(host, file, ssh_config=lab.ssh_config, on_progress=change))
+    (again,) = asyncio.run(push_to_hosts(host, file, ssh_config=lab.ssh_config))
+    assert (again.files, again.alike) == (1, 0)
+    assert (homes[host] / "changing").read_bytes() == file.read_bytes()
+
+
+def test_a_file_that_is_removed_meanwhile_is_named_for_each_host(
+    lab: Lab, homes: dict[str, Path], tmp_path: Path
+) -> None:
+    gone = tmp_path / "things" / "deep" / "gone"
+    gone.parent.mkdir(parents=True)
+    for file in (gone, tmp_path / "things" / "first"):
+        file.write_text("text")
+
+    def remove(host: Host, done: int, total: int) -> None:
+        gone.unlink(missing_ok=True)
+
+    for one in asyncio.run(
+        push_to_hosts(lab.hosts, tmp_path / "things", ssh_config=lab.ssh_config, on_progress=remove)
+    ):
+        assert one.problem is not None
+        assert f"`{gone}` cannot be read on this computer (No such file or directory)" in one.problem
+
+
+def test_names_that_are_not_unicode_arrive_and_are_in_nobodys_way(
+    lab: Lab, homes: dict[str, Path], tmp_path: Path
+) -> None:
+    here, there = os.fsdecode(b"caf\xe9"), os.fsdecode(b"th\xe9")
+    (tmp_path / here).write_text("text")
+    for home in homes.values():
+        (home / there).touch()
+    assert [(one.problem, one.files) for one in pushed(lab, tmp_path / here)] == [(None, 1)] * 2
+    assert [(one.problem, one.alike) for one in pushed(lab, tmp_path / here)] == [(None, 1)] * 2
+    assert all((home / here).read_text() == "text" for home in homes.values())
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    (homes[lab.hosts[0]] / "run").mkdir()
+    first, second = pushed(lab, folder / "deep" / "run")
+    assert first.problem is not None
+    assert first.problem.startswith(f"On `{lab.hosts[0]}` `./run` is a folder, and a file of that name")
+    assert second.problem is None
+    assert not list(homes[lab.hosts[0]].glob(".*part"))

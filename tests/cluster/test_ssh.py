@@ -3,10 +3,13 @@ import os
 import pwd
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from processes import answers, until
 
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
@@ -85,8 +88,7 @@ def test_a_crash_while_a_command_runs_is_told(lab: Lab) -> None:
 
     with pytest.raises(HostError, match=f"The connection to `{lab.hosts[0]}` was lost while `sleep 100` ran"):
         asyncio.run(run())
-    while not lab.run(lab.hosts[0], "pgrep", "sshd", root=True).stdout:
-        pass
+    until(lambda: answers(lab.settings.nodes[0].address, 22))
 
 
 def test_an_unknown_key_is_refused_with_the_way_to_accept_it(lab: Lab, configured: Configured, known: Path) -> None:
@@ -201,6 +203,31 @@ def test_tokens_are_expanded_as_by_openssh(tmp_path: Path, monkeypatch: pytest.M
     ].replace("//", "/")
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'exec "[ 1 = 1 ]"',
+        'exec "[ 1 = 2 ]"',
+        'originalhost raspi1 exec "test a = a"',
+        '=host=raspi1 user = pi exec ="test a = a"',
+        "!host=raspi1",
+        "host raspi1 # the first",
+        "all",
+    ],
+)
+def test_conditions_with_equals_signs_are_understood_as_by_openssh(tmp_path: Path, condition: str) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"User pi\nMatch {condition}\n  Port 77\n")
+    output = subprocess.run(["ssh", "-G", "-F", config, "raspi1"], check=True, capture_output=True, text=True).stdout
+    assert f"port {read_settings(Host('raspi1'), config).port}" in output.splitlines()
+
+
+def test_values_that_only_openssh_knows_are_understood(lab: Lab, configured: Configured, tmp_path: Path) -> None:
+    certificate = str(tmp_path / "nothing-cert.pub")
+    config = configured(ConnectTimeout="none", PubkeyAuthentication="unbound", CertificateFile=certificate)
+    assert hostname(lab.hosts[0], config) == lab.hosts[0]
+
+
 def test_a_key_and_a_jump_may_be_made_of_tokens(lab: Lab, configured: Configured, tmp_path: Path) -> None:
     first, second = lab.hosts
     (tmp_path / f"key-of-{first}").write_bytes(lab.key.read_bytes())
@@ -230,6 +257,12 @@ def test_a_jump_goes_through_another_host_and_checks_its_key(lab: Lab, configure
     config.write_text(config.read_text().replace(str(lab.known_hosts), str(known)))
     with pytest.raises(HostError, match=f"The key of `{second}`.* has CHANGED"):
         hostname(first, config)
+
+
+def test_a_host_on_the_way_that_cannot_connect_is_named(lab: Lab, configured: Configured) -> None:
+    first, second = lab.hosts
+    with pytest.raises(HostError, match=f"`{second}` cannot connect to `pi@127.0.0.1:1` at port 1"):
+        hostname(first, configured(ProxyJump=f"{second},pi@127.0.0.1:1"))
 
 
 def test_who_is_not_let_in_learns_as_whom_and_what_helps(lab: Lab, configured: Configured, tmp_path: Path) -> None:
@@ -318,10 +351,35 @@ def test_what_is_no_ssh_server_is_told(tmp_path: Path, hangs_up: bool, sentence:
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [("Host a\n  Port many\n", "cannot be understood: .* line 2: .*many"), (None, "There is no SSH configuration")],
+    [
+        ("Host a\n  Port many\n", "cannot be understood: .* line 2: .*many"),
+        ('Match ""\n', "cannot be understood: .* line 1: Missing Match value"),
+        ('"Match" host "a"\n', "cannot be understood: .* line 1: No closing quotation"),
+        ("IdentityFile ~nobody-here/key\n", "The SSH settings for `a` cannot be used: There is no home folder"),
+        (None, "There is no SSH configuration"),
+    ],
 )
 def test_a_configuration_that_cannot_be_used_is_told(tmp_path: Path, content: str | None, sentence: str) -> None:
     if content is not None:
         (tmp_path / "config").write_text(content)
     with pytest.raises(HostError, match=sentence):
         hostname("a", tmp_path / "config")
+
+
+def test_a_user_without_a_name_reads_the_configuration(tmp_path: Path, lacking: Callable[[str], NoReturn]) -> None:
+    """As in a container that was started with the number of a user."""
+    alone = ["unshare", "--user", "--map-user=12345"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        lacking("This system allows no user namespaces to whoever runs the tests.")
+    (tmp_path / "config").write_text("")
+    code = (
+        "import sys; from pathlib import Path; from rudel.cluster.hosts import Host\n"
+        "from rudel.cluster.ssh_config import read_settings\n"
+        "print(*(read_settings(Host('raspi1', user), Path(sys.argv[1])).user for user in ('root', None)))\n"
+    )
+    names = ("LOGNAME", "USER", "LNAME", "USERNAME")
+    environment = {key: value for key, value in os.environ.items() if key not in names}
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", code, tmp_path / "config"], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "root 12345\n", done.stderr

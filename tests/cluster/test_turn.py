@@ -82,6 +82,22 @@ def test_what_a_login_shell_prints_is_passed_over() -> None:
     assert seen == ["waits"]
 
 
+def test_the_command_has_no_line_break_which_csh_would_refuse() -> None:
+    commands: list[str] = []
+
+    async def answer(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        commands.append(process.command or "")
+        await _give(process)
+
+    async def set_up() -> None:
+        async with _connected(answer) as connection, turn(connection, Host("one"), PYTHON, lambda: None):
+            pass
+
+    asyncio.run(set_up())
+    (command,) = commands
+    assert not set("\n!") & set(command)
+
+
 def test_a_folder_that_cannot_be_locked_is_told_with_the_reason() -> None:
     async def set_up() -> None:
         async with _connected(_refuse) as connection, turn(connection, Host("one"), PYTHON, lambda: None):

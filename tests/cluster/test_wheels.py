@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -57,3 +59,18 @@ def test_what_is_not_installed_here_is_looked_up_in_its_wheel(cache: Path) -> No
     assert found == ("1.0", ["click>=8", "rich; extra == 'all'"])
     with pytest.raises(HostError, match="There is no wheel of Thing>=2"):
         asyncio.run(look_up(Requirement("Thing>=2"), RASPBERRY_PI))
+
+
+def test_a_cache_that_cannot_be_written_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "file").touch()
+    monkeypatch.setenv("RUDEL_CACHE", str(cache / "file"))
+    with pytest.raises(
+        HostError, match=r"cannot be kept in `.*/file/wheels/.* \(Not a directory\): .* set RUDEL_CACHE"
+    ):
+        asyncio.run(fetch_wheels(RASPBERRY_PI, {"thing": "1.0"}, lambda text: None))
+
+
+def test_a_python_without_ensurepip_can_set_up_hosts() -> None:
+    """As that of Debian without the package python3-venv."""
+    code = "import sys; sys.modules['ensurepip'] = None; from rudel.cluster import wheels; wheels._bundled_pip()"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -230,6 +230,26 @@ def test_new_pictures_move_no_other(pictures: Path, tmp_path: Path) -> None:
     assert not inspect(str(folder)).problems
 
 
+def test_another_folder_is_the_validation_set(drawn: Path, pictures: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    shutil.rmtree(pictures / "ant")
+    for path in (*pictures.glob("bee/*"), *pictures.glob("cow/[1-3]*")):
+        path.unlink()
+    made = convert(drawn, folder, validation=pictures, shards=2)
+    assert made.classes == ("ant", "bee", "cow")
+    assert (made.counts("train"), made.counts("validation")) == ((40, 40, 40), (0, 0, 10))
+    assert not inspect(str(folder)).problems
+    assert convert(drawn, folder, validation=str(pictures), shards=2).made == 0
+    Image.new("RGB", (9, 9)).save(pictures / "cow/new.png")
+    assert convert(drawn, folder, validation=pictures, shards=2).made == 1, "the shard of the validation set"
+    (pictures / "dog").mkdir()
+    (pictures / "cow/new.png").rename(pictures / "dog/new.png")
+    with pytest.raises(DataError, match=f"The folder `dog` in {pictures} is none of the 3 classes"):
+        convert(drawn, folder, validation=pictures)
+    with pytest.raises(DataError, match="put the records elsewhere"):
+        convert(drawn, pictures / "records", validation=pictures)
+
+
 def test_only_what_a_change_concerns_is_made_again(pictures: Path, tmp_path: Path) -> None:
     folder = tmp_path / "records"
     first = convert(pictures, folder, shards=4)

@@ -1,7 +1,11 @@
 """`rudel.Images`: photographs in Python as on the command line."""
 
 import csv
+import json
+import os
+import re
 from pathlib import Path
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -81,7 +85,7 @@ def test_labels_in_a_frame_are_read_as_in_a_csv_file(folder: Path) -> None:
     assert rudel.Images(words, 32).class_names == ["none", "some"], "a word, not a missing label"
     for frame in (numbers, words):
         frame.loc[3, "label"] = None
-        with pytest.raises(DataError, match="has no label in line 5"):
+        with pytest.raises(DataError, match="the DataFrame has no label in row 4"):
             rudel.Images(frame, 32)
 
 
@@ -93,6 +97,14 @@ def test_a_folder_is_converted_once_however_it_is_written(folder: Path, monkeypa
     assert len(list((folder.parent / "cache" / "photographs").iterdir())) == 1
 
 
+def test_the_path_of_a_folder_need_not_be_utf_8(folder: Path, tmp_path: Path) -> None:
+    source = folder.rename(folder.with_name(os.fsdecode(b"B\xe4ume")))
+    images = rudel.Images(source, 32, validation=0.25)
+    assert images.class_names == ["dark", "light"]
+    (records,) = (tmp_path / "cache/photographs").iterdir()
+    assert json.loads((records / "dataset.json").read_text())["source"] == str(source)
+
+
 def test_photographs_may_stay_encoded(folder: Path) -> None:
     now, later = (rudel.Images(folder, 32, in_memory=held) for held in (True, False))
     assert isinstance(now.train, rudel.Examples)
@@ -101,9 +113,120 @@ def test_photographs_may_stay_encoded(folder: Path) -> None:
 
 
 def test_mistakes(folder: Path) -> None:
-    with pytest.raises(OptionError, match="`side` must be at least 32 pixels, not 8"):
-        rudel.Images(folder, 8)
+    for side in (8, (32, 32), 40.0):
+        with pytest.raises(OptionError, match=f"`side` must be at least 32 pixels, not {re.escape(repr(side))}"):
+            rudel.Images(folder, cast(Any, side))
     with pytest.raises(DataError, match="There is no folder"):
         rudel.Images(folder / "nothing")
     with pytest.raises(DataError, match="is not a table"):
         rudel.Images(7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("validation", None), ("validation", 1.0), ("augment", "random_flip"), ("in_memory", "true"), ("in_memory", 1)],
+)
+def test_arguments_of_another_type_are_refused_before_anything_is_made(folder: Path, name: str, value: object) -> None:
+    with pytest.raises(OptionError, match=rf"`{name}` .* not {re.escape(repr(value))}"):
+        rudel.Images(folder, 32, **cast(Any, {name: value}))
+    assert not (folder.parent / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    "label", [["dark", "old"], ("dark",), {"dark": 1}, np.array([1, 0])], ids=lambda label: type(label).__name__
+)
+def test_a_label_is_one_value(folder: Path, label: object) -> None:
+    files = sorted(folder.rglob("*.png"))
+    frame = pandas.DataFrame({"path": files, "label": ["dark", *[label] * (len(files) - 1)]})
+    kind = type(label).__name__
+    with pytest.raises(
+        DataError, match=f"The column `label` of the DataFrame has a {kind} in row 2, and an image has one"
+    ):
+        rudel.Images(frame, 32)
+
+
+def test_labels_that_hardly_any_images_share_are_noted(folder: Path) -> None:
+    files = sorted(folder.rglob("*.png"))
+    prices = {"path": [str(path) for path in files], "label": [min(number, 37) + 0.5 for number in range(len(files))]}
+    images = rudel.Images(prices, 32)
+    assert images.notes[1].startswith("37 of 40 images are the only one of their class: give names of classes")
+
+
+def test_another_source_can_be_the_validation_set(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    (other / "light").mkdir(parents=True)
+    for number in range(3):
+        Image.new("RGB", (40, 40), (200, 200, number)).save(other / f"light/{number}.png")
+    images = rudel.Images(folder, 32, validation=other)
+    assert (len(images.train), images.class_names) == (40, ["dark", "light"])
+    assert isinstance(images.validation, rudel.Examples)
+    assert images.validation.y.tolist() == [1, 1, 1]
+    streamed = rudel.Images(folder, 32, validation=str(other), in_memory=False).validation
+    np.testing.assert_array_equal(cast(Any, streamed).take(np.arange(3)).x, images.validation.x)
+    (other / "grey").mkdir()
+    Image.new("L", (40, 40), 128).save(other / "grey/0.png")
+    with pytest.raises(DataError, match=f"{other} has images of the class `grey`, and {folder} has none"):
+        rudel.Images(folder, 32, validation=other)
+    with pytest.raises(DataError, match="There is no folder test set"):
+        rudel.Images(folder, 32, validation="test set")
+
+
+def test_a_frame_can_be_the_validation_set(folder: Path) -> None:
+    files = sorted(folder.rglob("*.png"))
+    frame = pandas.DataFrame({"path": files, "label": [path.parent.name for path in files]})
+    images = rudel.Images(frame[2:], 32, validation=frame[:2])
+    assert images.validation is not None
+    assert (len(images.train), len(images.validation)) == (38, 2)
+    for wrong, sentence in (
+        (
+            frame.assign(label="grey"),
+            "the DataFrame for validation has no photograph of a class that the DataFrame has: dark, light.",
+        ),
+        (
+            frame.replace({"label": {"light": "grey"}}),
+            "the DataFrame for validation has images of the class `grey`, and the DataFrame has none",
+        ),
+        (frame.assign(label=[["dark"]] * 40), "The column `label` of the DataFrame for validation has a list in row 1"),
+    ):
+        with pytest.raises(DataError, match=sentence):
+            rudel.Images(frame, 32, validation=wrong)
+    with pytest.raises(DataError, match="object is not a table"):
+        rudel.Images(folder, 32, validation=object())
+
+
+def test_one_image_of_each_class_is_enough_to_validate(folder: Path) -> None:
+    one = folder.parent / "one"
+    for name in ("dark", "light"):
+        (one / name).mkdir(parents=True)
+        (folder / name / "0.png").rename(one / name / "0.png")
+    images = rudel.Images(folder, 32, validation=one)
+    assert not [note for note in images.notes if "only one of their class" in note]
+
+
+@pytest.mark.parametrize("kind", [object, "S5"])
+def test_labels_may_be_bytes(folder: Path, kind: Any) -> None:
+    files = sorted(folder.rglob("*.png"))
+    labels = np.array([path.parent.name.encode() for path in files], kind)
+    assert rudel.Images({"path": files, "label": labels}, 32).class_names == ["dark", "light"]
+
+
+def test_mistakes_in_a_frame_are_found_by_its_rows(folder: Path) -> None:
+    files = [str(path) for path in sorted(folder.rglob("*.png"))]
+    labels = [Path(path).parent.name for path in files]
+    frame = pandas.DataFrame({"path": [*files, "a\nb.png"], "label": [*labels, "dark"]})
+    twice, lacking, blank = (frame.copy() for _ in range(3))
+    twice.loc[2, "path"] = files[0]
+    lacking.loc[39, "label"] = None
+    blank.loc[3, "label"] = "li\aght"
+    for wrong, sentence in (
+        (twice, f"the DataFrame names {files[0]} in row 1 and in row 3: leave one of them out."),
+        (lacking, "the DataFrame has no label in row 40."),
+        (blank, "Row 4 of the DataFrame cannot name a class"),
+    ):
+        with pytest.raises(DataError, match=re.escape(sentence)):
+            rudel.Images(wrong, 32)
+    with pytest.raises(DataError, match="the DataFrame has no columns of paths and of labels"):
+        rudel.Images(frame.assign(size=1).rename(columns={"label": "kind of"}), 32)
+    assert rudel.Images(frame, 32).notes[1] == (
+        "1 of the files in the DataFrame cannot be used, such as a\nb.png (not there)."
+    )

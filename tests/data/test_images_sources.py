@@ -1,11 +1,12 @@
 """Which pictures there are and what they show; and every way to get that wrong."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rudel.data.images.image_sources import MISSING, NO_LABEL, Source, find_labelled_files
+from rudel.data.images.image_sources import MISSING, NO_LABEL, NOT_READ, Source, find_labelled_files
 from rudel.data.images.shard_plan import Options, place, plan_shards
 from rudel.data.images.stores import open_store
 from rudel.errors import DataError
@@ -70,7 +71,9 @@ def test_names_of_classes_can_be_given(lay_out: Callable[..., Path]) -> None:
         "\ufeffwidth,Label,Filename\r\n100,cat,1.jpg\r\n\r\n100,dog,sub/2.jpg\r\n",
         '"1.jpg","cat"\n"sub/2.jpg","dog"\n',
         "1.jpg;cat\nsub/2.jpg;dog\n",
+        f"path,label,caption\n1.jpg,cat,{'a' * 150_000}\nsub/2.jpg,dog,b\n",
     ],
+    ids=["two columns", "headings", "other columns", "quoted", "semicolons", "a long field"],
 )
 def test_a_table_names_pictures_relative_to_itself(lay_out: Callable[..., Path], table: str) -> None:
     root = lay_out("1.jpg", "sub/2.jpg", "sub/3.jpg", table__csv=table)
@@ -95,6 +98,59 @@ def test_a_flat_folder_with_a_labels_file(lay_out: Callable[..., Path], name: st
     elsewhere = root.parent / "elsewhere.list"
     (root / name).rename(elsewhere)
     assert shown(find_labelled_files(str(root), labels=str(elsewhere))) == shown(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("labels.csv", "cat/1.jpg,old\ndog/1.jpg,new\n"), ("labels.txt", "cat\ndog\n")]
+)
+def test_folders_name_the_classes_whatever_labels_file_is_beside_them(
+    lay_out: Callable[..., Path], name: str, table: str
+) -> None:
+    root = lay_out("cat/1.jpg", "dog/1.jpg", "dog/2.jpg")
+    (root / name).write_text(table)
+    source = find_labelled_files(str(root))
+    assert shown(source) == {"cat/1.jpg": "cat", "dog/1.jpg": "dog", "dog/2.jpg": "dog"}
+    assert source.passed_over == ((name, NOT_READ),)
+
+
+@pytest.mark.parametrize(
+    ("images", "others"),
+    [
+        (("00/1.jpg", "01/2.jpg"), ()),
+        (("speaker1/yes.wav", "speaker2/no.wav"), ("speaker1/yes.txt",)),
+        (("1.jpg", "2.jpg"), ("thumbs/1.jpg", "masks/1.jpg")),
+        (("images/1.jpg", "images/2.jpg"), ("annotations/1.xml", "annotations/2.xml")),
+        (("images/1.jpg", "images/2.jpg"), ("images/1.json", "__MACOSX/1.jpg")),
+        (("train/1.jpg", "train/2.jpg"), ("test/3.jpg",)),
+    ],
+    ids=lambda names: " ".join(names),
+)
+def test_folders_are_no_classes_where_a_labels_file_names_the_images(
+    lay_out: Callable[..., Path], images: tuple[str, str], others: tuple[str, ...]
+) -> None:
+    root = lay_out(*images, *others, labels__csv=f"{images[0]},cat\n{images[1]},dog\n")
+    source = find_labelled_files(str(root))
+    assert shown(source) == dict(zip(images, ("cat", "dog"), strict=True))
+    assert dict(source.passed_over) == dict.fromkeys(others, NO_LABEL)
+
+
+def test_images_that_a_labels_file_leaves_out_decide_whether_folders_are_classes(lay_out: Callable[..., Path]) -> None:
+    names = [f"{folder}/{number}.jpg" for folder in ("00", "01") for number in range(10)]
+    root = lay_out(*names)
+    for count, classes in ((18, ("cat", "dog")), (17, ("00", "01"))):
+        (root / "labels.csv").write_text(
+            "".join(f"{name},{'cat' if name < '01' else 'dog'}\n" for name in names[:count])
+        )
+        assert find_labelled_files(str(root)).classes == classes
+
+
+def test_a_labels_file_counts_beside_one_folder_and_where_it_is_named(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("all/1.jpg", "all/2.jpg", labels__csv="all/1.jpg,cat\nall/2.jpg,dog\n")
+    assert shown(find_labelled_files(str(root))) == {"all/1.jpg": "cat", "all/2.jpg": "dog"}
+    (root / "more").mkdir()
+    (root / "more/3.jpg").write_bytes(b"x")
+    found = find_labelled_files(str(root), labels=str(root / "labels.csv"))
+    assert shown(found) == {"all/1.jpg": "cat", "all/2.jpg": "dog"}
 
 
 def test_pictures_of_a_table_that_are_not_there_are_named(lay_out: Callable[..., Path]) -> None:
@@ -130,6 +186,18 @@ def test_labels_can_be_numbers_of_classes(lay_out: Callable[..., Path]) -> None:
         ("", "t.csv is empty"),
         ("1.jpg\n", "has 1 field in line 1, not 2"),
         ("1.jpg,a\n2.jpg,b,c\n", "has 3 fields in line 2, not 2"),
+        (
+            "filename,red,blue\n1.jpg,1,0\n",
+            "has 3 fields in line 1, not 2: give PATH,LABEL, .*; with other columns, name two `path` and `label` in",
+        ),
+        (
+            "path,label,width\n1.jpg,a,b,3\n",
+            "has 4 fields in line 2, not 3: give one for each heading, in quotation marks where they hold commas.$",
+        ),
+        (
+            "path,label\n1.jpg,a\n2.jpg,b,c\n",
+            "has 3 fields in line 3, not 2: give one for each heading, in quotation marks where they hold commas.$",
+        ),
         ("1.jpg,a\n2.jpg,\n", "has no label in line 2"),
         ("path,label\n,a\n", "has no path in line 2"),
         ("1.jpg,a\n2.jpg,b\n1.jpg,b\n", "names 1.jpg in line 1 and in line 3"),
@@ -197,6 +265,14 @@ def test_folders_that_do_not_do(lay_out: Callable[..., Path]) -> None:
         find_labelled_files(str(root), labels=str(root / "labels.txt"))
 
 
+def test_a_table_without_a_name_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="'' cannot be read: not a regular file"):
+        find_labelled_files(str(tmp_path), labels="")
+    with pytest.raises(DataError, match="'' cannot be read: not a regular file"):
+        find_labelled_files(str(tmp_path), classes="")
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -212,6 +288,21 @@ def test_folders_that_do_not_do(lay_out: Callable[..., Path]) -> None:
 def test_folders_of_classes_that_do_not_do(lay_out: Callable[..., Path], names: tuple[str, ...], words: str) -> None:
     with pytest.raises(DataError, match=words):
         find_labelled_files(str(lay_out(*names)))
+
+
+@pytest.mark.parametrize(
+    ("splits", "command"),
+    [
+        (("test", "train"), "rudel data images {0}/train --validation {0}/test --out DIR"),
+        (("Test", "Training", "valid"), "rudel data images {0}/Training --validation {0}/valid --out DIR"),
+    ],
+)
+def test_a_data_set_that_is_split_already_has_a_command(
+    lay_out: Callable[..., Path], splits: tuple[str, ...], command: str
+) -> None:
+    root = lay_out(*(f"{split}/cat/1.jpg" for split in splits))
+    with pytest.raises(DataError, match=f"convert it by `{re.escape(command.format(root))}`"):
+        find_labelled_files(str(root))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import contextlib
 import functools
 import io
 import struct
+import subprocess
+import sys
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -167,6 +169,8 @@ def test_a_fill_byte_before_the_exif_segment_does_not_hide_it() -> None:
     [
         pytest.param(encoded(flat((200, 100, 50)).quantize(4), "PNG"), (200, 100, 50), id="palette"),
         pytest.param(encoded(flat(0xC8FF, "I;16"), "PNG"), (200, 200, 200), id="16 bits"),
+        pytest.param(encoded(flat(0xC8FF, "I"), "TIFF"), (200, 200, 200), id="16 of 32 bits"),
+        pytest.param(encoded(flat(200, "I"), "TIFF"), (200, 200, 200), id="8 of 32 bits"),
         pytest.param(encoded(flat((200, 100, 50, 0), "RGBA"), "PNG"), WHITE, id="transparent"),
         pytest.param(encoded(flat((200, 100, 50, 51), "RGBA"), "PNG"), (244, 224, 214), id="a fifth opaque"),
         pytest.param(encoded(flat((200, 51), "LA"), "PNG"), (244, 244, 244), id="grey, a fifth opaque"),
@@ -254,6 +258,23 @@ def test_what_is_refused_is_one_sentence(content: bytes, words: str) -> None:
     assert message.startswith("my.jpg ")
     assert message.endswith(".")
     assert "\n" not in message
+
+
+def test_an_image_of_which_pillow_only_warns_is_refused() -> None:
+    refused = pytest.raises(DataError, match=f"more than {MOST_PIXELS:,} pixels")
+    with refused, pytest.warns(Image.DecompressionBombWarning):
+        decode(png_header(10_000, 9_000), 8, 8)
+
+
+def test_warnings_of_the_process_stay_as_they_are() -> None:
+    program = (
+        "import io, warnings; from PIL import Image; from rudel.data.photographs import decode\n"
+        "file, before = io.BytesIO(), warnings.filters[:]\n"
+        "Image.new('L', (8, 8)).save(file, 'PNG')\n"
+        "decode(file.getvalue(), 8, 8)\n"
+        "assert warnings.filters == before"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def with_scans(picture: Image.Image, more: int) -> bytes:

@@ -2,6 +2,8 @@ import contextlib
 import hashlib
 import io
 import json
+import os
+import re
 import resource
 import signal
 import socket
@@ -583,6 +585,18 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "rudel"
+
+
+def test_without_a_home_folder_rudel_is_imported_and_says_what_to_set_for_a_cache():
+    program = (
+        "import pwd; pwd.getpwuid = {}.__getitem__\n"
+        "import rudel; from rudel.backend import keras_here; from rudel.cache import cache_folder\n"
+        "keras_here(light=True)\n"
+        "try:\n    cache_folder()\nexcept rudel.RudelError as error:\n    print(error)"
+    )
+    environment = {name: value for name, value in os.environ.items() if not re.match("HOME$|RUDEL_|XDG_|JAX_", name)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("name one by RUDEL_CACHE.\n")
 
 
 def test_real_drawings_from_a_folder_and_over_http(server, remote, shared_data):

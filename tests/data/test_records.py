@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from PIL import Image
 
 import rudel
 from rudel.data.records.code import code_fingerprint
-from rudel.data.records.writer import write_examples
+from rudel.data.records.writer import write_examples, write_records
 from rudel.errors import DataError, OptionError
 from rudel.loop.schedule import plan_schedule
 
@@ -94,6 +94,19 @@ def test_map_functions_follow_each_other(folder: Path, images: np.ndarray, worke
     assert (scaled.shape, pixels.shape, label) == ((28, 28), (28, 28), ORDER[7])
 
 
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_a_map_function_may_give_named_tuples(folder: Path, images: np.ndarray) -> None:
+    records = rudel.Records(folder).map(lambda features: Pair(*pixels_and_label(features)))
+    taken = records.take(slice(3))
+    np.testing.assert_array_equal(taken.x, images[ORDER[:3]])
+    assert taken.y.tolist() == ORDER[:3].tolist()
+    assert rudel.Examples(Pair(taken.x, taken.y)).take(np.array([2, 0])).x.y.tolist() == ORDER[[2, 0]].tolist()
+
+
 def test_functions_of_many_examples(folder: Path, images: np.ndarray) -> None:
     records = rudel.Records(folder)
     alone = records.map(pixels_and_label)
@@ -157,7 +170,7 @@ def test_features_that_differ_need_a_map_function(tmp_path: Path) -> None:
 
 
 def test_records_that_are_no_examples_are_told(tmp_path: Path) -> None:
-    rudel.data.records.writer.write_records(tmp_path / "train.tfrecord", [b"\xff\xff"])
+    write_records(tmp_path / "train.tfrecord", [b"\xff\xff"])
     with pytest.raises(DataError, match=r"The record at byte 0 of .*train\.tfrecord is not a tf\.train\.Example"):
         rudel.Records(tmp_path).take(slice(1))
 

@@ -271,6 +271,12 @@ def test_files_that_tensorflow_writes_are_read_here(tensorflow: TensorFlow, tmp_
     assert records.contents(np.arange(len(records))) == contents
 
 
+@pytest.mark.parametrize("dtype", ["U3", "S3", object])
+def test_an_array_of_texts_is_as_a_list_of_them(dtype: Any) -> None:
+    names = np.array([["cat"], ["dog"]], dtype)
+    assert encode_example({"name": names}) == encode_example({"name": ["cat", "dog"]})
+
+
 def test_what_no_feature_can_hold_is_refused() -> None:
     for value, message in (
         ([b"text", 3], "mixes text"),

@@ -15,6 +15,7 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
+from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,6 +178,17 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         write_examples(tmp_path, [{"label": 1}, {"thing": object()}], shards=2)
     assert [child.name for child in tmp_path.iterdir() if child.is_file()] == ["a.tfrecord"]
     assert read_all(path) == [b"old"]
+
+
+def test_shards_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
+    write_examples(tmp_path, ({"label": 1} for _ in range(6)), shards=2)
+    with full_disk(1000), pytest.raises(OSError, match="File too large"):
+        # only the first shard is too long, and both are short enough for a buffer
+        write_examples(
+            tmp_path, ({"label": 2, "image": bytes(0 if number % 2 else 500)} for number in range(6)), shards=2
+        )
+    assert len(list(tmp_path.iterdir())) == 2
+    assert rudel.Records(tmp_path, features=["label"]).in_memory().x["label"].tolist() == [1] * 6
 
 
 def test_shards_of_a_split_are_found_by_name(tmp_path: Path) -> None:

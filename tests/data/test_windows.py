@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from full_disk import full_disk
 
 from rudel.data.dataset import Examples
 from rudel.data.held_out import held_out, speaker_of
 from rudel.data.motion import find_motions, read_rows
+from rudel.data.motion import read_folder as read_motions
 from rudel.data.pictures import read_input
+from rudel.data.records.writer import write_examples
 from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.recording import decode
 from rudel.data.sound.recording_folders import find_recordings, settings_of
@@ -65,6 +68,10 @@ def test_every_rate_length_and_form_becomes_windows_and_bad_files_are_named(fold
     assert seen[-1] == (47, 47)
     assert found.names.count("yes/yes_ben_long.wav") == 2, "2.5 s are two windows"
     assert "5 files and recordings in" in found.notes[0]
+    assert found.notes[1] == (
+        f"1 long recording in {folder}, such as yes/yes_ben_long.wav, became 2 examples: "
+        "one per window, whatever is in it."
+    )
     stereo = found.x[found.names.index("no/no_ann_44100.wav")].astype(float)
     mono = found.x[found.names.index("no/no_ann_0.flac")].astype(float)
     inner = slice(2800, 5200)  # without the ends, at which a resampler rings
@@ -81,6 +88,11 @@ def test_what_is_right_already_stays_to_the_bit(tmp_path: Path) -> None:
     floats = io.BytesIO()
     soundfile.write(floats, samples / 2**15, RATE, format="WAV", subtype="FLOAT")
     assert np.array_equal(decode(floats.getvalue(), RATE), samples)
+    piped = bytearray(file.getvalue())  # a FLAC file that was written before its length was known
+    piped[21] &= 0xF0
+    piped[22:26] = bytes(4)
+    with pytest.raises(DataError, match="header does not give its length: convert it to WAV"):
+        decode(bytes(piped), RATE)
     bad = io.BytesIO()
     soundfile.write(bad, np.array([0, np.nan]), RATE, format="WAV", subtype="FLOAT")
     with pytest.raises(DataError, match="NaN or infinite"):
@@ -136,6 +148,15 @@ def test_words_to_tell_apart_from_all_others_and_from_silence(folder: Path) -> N
         chosen(find_recordings(str(folder), RATE, 1.0), ["maybe"])
 
 
+def test_a_folder_without_a_recording_is_no_class(folder: Path) -> None:
+    (folder / "notes").mkdir()
+    (folder / "notes/readme.txt").write_text("Spoken in May.")
+    found = find_recordings(str(folder), RATE, 1.0)
+    assert found.classes == ("no", "yes")
+    assert [found.classes[label] for label in found.labels] == [name.split("/")[0] for name in found.names]
+    assert "notes/readme.txt" in {one.name for one in found.left_out}
+
+
 def test_recordings_of_silence_are_silence_and_those_of_unknown_are_unknown(folder: Path) -> None:
     write(folder / "silence/quiet.wav", tone(50, 1.0))
     write(folder / "unknown/strange.wav", tone(2000, 1.0))
@@ -184,6 +205,7 @@ def gestures(tmp_path: Path) -> Path:
     (root / "wave/other.csv").write_text("x,y\n1,2\n")
     (root / "wave/bare.csv").write_text("1,2,3\n4,5,6\n")
     (root / "wave/twice.csv").write_text("aX,aX,aZ\n4,5,6\n")
+    (root / "wave/office.csv").write_text("aX;aY;aZ\n0,4;0,5;0,6\n")
     (root / "notes.md").write_text("# Notes")
     return root
 
@@ -199,6 +221,7 @@ def test_recordings_of_motion_are_separated_by_blank_lines_and_bad_ones_are_name
         "punch.csv:8": "a field is not a number",
         "punch.csv:9": "a field is NaN or infinite",
         "wave/bare.csv": "its first line does not name the columns, such as aX,aY,aZ,gX,gY,gZ",
+        "wave/office.csv": "its columns are not separated by commas: save it with commas, and with decimal points",
         "wave/other.csv": "its columns are not those of punch.csv",
         "wave/twice.csv": "its first line names the column aX twice",
     }
@@ -228,6 +251,12 @@ def test_a_folder_without_motions_is_refused(make: Any, message: str, tmp_path: 
         find_motions(str(tmp_path), 20)
     with pytest.raises(DataError, match="There is no folder"):
         find_motions(str(tmp_path / "absent"), 20)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 100_001])
+def test_windows_that_are_too_short_or_too_long_are_refused(samples: int, gestures: Path) -> None:
+    with pytest.raises(OptionError, match=f"length of a window in rows, 2 to 100,000, not {samples}"):
+        read_motions(str(gestures), samples)
 
 
 @pytest.mark.parametrize("names", [("train/punch", "train/wave", "test/punch"), ("train", "test")])
@@ -276,7 +305,9 @@ def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: P
         find_motions(str(out), 20)
     with pytest.raises(OptionError, match="have no split `test`: there are train, validation"):
         find_recordings(str(out), RATE, 0.5, split="test")
-    done = rudel_data("motion", str(gestures), "--out", str(out), "--samples", "20", "--json")
+    out = tmp_path / "motions"
+    for samples in ("10", "20"):
+        done = rudel_data("motion", str(gestures), "--out", str(out), "--samples", samples, "--json")
     assert json.loads(done.stdout)["splits"] == {
         "train": {"punch": 6, "wave": 1},
         "validation": {"punch": 1, "wave": 2},
@@ -324,9 +355,37 @@ def test_a_folder_with_something_else_is_left_alone(gestures: Path, tmp_path: Pa
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_records_of_others_and_of_another_kind_are_left_alone(gestures: Path, tmp_path: Path) -> None:
+    found, mine, sounds = find_motions(str(gestures), 20), tmp_path / "mine", tmp_path / "sounds"
+    write_examples(mine, [{"label": 1}])
+    (tmp_path / "mine/.train-00000-of-00001.tfrecord.0123456789abcdef.tmp").write_bytes(b"half")
+    write_windows(sounds, found, "sound", settings_of(RATE, 0.5), found.held_out(0.2))
+    for folder, message in (
+        (mine, "holds something else, such as `train-00000-of-00001.tfrecord`: name an empty folder"),
+        (sounds, "holds records of sound: name another folder for those of motion"),
+    ):
+        before = contents_of(folder)
+        with pytest.raises(DataError, match=message):
+            write_windows(folder, found, "motion", {"samples": 20}, found.held_out(0.2))
+        assert contents_of(folder) == before
+
+
+def test_old_records_stay_until_the_new_ones_are_complete(gestures: Path, tmp_path: Path) -> None:
+    old, new, out = find_motions(str(gestures), 10), find_motions(str(gestures), 20), tmp_path / "records"
+    write_windows(out, old, "motion", {"samples": 10}, old.held_out(0.2))
+    before = contents_of(out)
+    with full_disk(1000), pytest.raises(DataError, match=r"records cannot be written: File too large\."):
+        write_windows(out, new, "motion", {"samples": 20}, new.held_out(0.2))
+    assert contents_of(out) == before
+
+
 def test_records_are_made_again_after_they_were_broken_off(gestures: Path, tmp_path: Path) -> None:
     found, out = find_motions(str(gestures), 20), tmp_path / "records"
-    out.mkdir()
+    write_examples(out, [{"label": 1}], shards=2)  # as if killed before the description had its name
     for name in ("train-00000-of-00001.tfrecord", "dataset.json"):
         (out / f".{name}.0123456789abcdef.tmp").write_bytes(b"half")
     write_windows(out, found, "motion", {"samples": 20}, found.held_out(0.2))
@@ -348,6 +407,22 @@ def test_names_of_files_need_not_be_utf_8(gestures: Path, tmp_path: Path) -> Non
     (gestures / os.fsdecode(b"h\xe9.csv")).write_text(HEADER + rows(20, 1))
     with pytest.raises(DataError, match=r"name of a class is not UTF-8, in `h\\udce9\.csv` in .*: rename it"):
         find_motions(str(gestures), 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "model", "wanted"),
+    [
+        ((8000,), {"rate": RATE}, "a WAV or FLAC file"),
+        ((20, 3), {"channels": ("aX", "aY", "aZ")}, "a CSV file"),
+        ((4,), {}, "an .npy file"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_called_an_image(
+    shape: tuple[int, ...], model: Any, wanted: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.mp3").write_bytes(b"ID3")
+    with pytest.raises(DataError, match=rf"a\.mp3 is not for this model, which takes inputs .*: give {wanted}\.$"):
+        read_input(tmp_path / "a.mp3", shape, **model)
 
 
 def test_a_recording_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from rudel.cli.main import app
+from rudel.cli.application import app
 from rudel.doctor import feature_checks, installed_packages
 from rudel.doctor.asking import Answers
 from rudel.errors import RudelError

@@ -1,5 +1,9 @@
 """Hosts on a simulated slow network are killed, crash and fall silent, and the training continues.
 
+They take two minutes, so only --slow runs them. `tests/training/replicas/test_coordinator.py` does the same to workers
+on this computer, `test_drivers.py` shows what they are sent, and `tests/cluster/test_engine.py` kills workers that were
+started over SSH.
+
 The hosts are set up as those of users are, offline. The network's latency makes them wait in every round: a training
 that goes on until something has happened would otherwise take all the cores.
 """
@@ -14,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from displays import Shown
 from homes import furnish, keep_programs
 from processes import LONG, set_up_by_rudel
 
@@ -23,9 +28,9 @@ from rudel.cluster.ssh_cluster import Cluster
 from rudel.errors import ClusterError
 from rudel.lab import Lab
 from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.session.training_display import Display
 
 keras = keras_on_jax()
+pytestmark = pytest.mark.slow
 random = np.random.default_rng(0)
 X = random.normal(size=(20_000, 200)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -165,23 +170,11 @@ def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_
     assert [line["round"] for line in training.rounds] == list(range(1, len(training.rounds) + 1))
 
 
-class Shown(Display):
-    """A live display that remembers how much had arrived."""
-
-    live = True
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, int]] = []
-
-    def sending(self, done: int, total: int) -> None:
-        self.sent.append((done, total))
-
-
 def test_what_hosts_are_sent_before_the_first_step_is_shown_on_its_way(
     lab: Lab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Shown()
-    monkeypatch.setattr("rudel.training.whole_run.choose_display", lambda verbose: shown)
+    monkeypatch.setattr("rudel.training.whole_run.choose_display", lambda verbose, on_hosts: shown)
     model = keras.Sequential([keras.Input((200,)), keras.layers.Dense(2000), keras.layers.Dense(2)])  # 1.6 MB
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     cluster.client.wait_for_workers(len(lab.hosts), timeout=LONG)  # hosts that a test has lost may not be back yet

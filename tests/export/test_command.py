@@ -32,6 +32,20 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
     assert again.stderr == ("Error: digits-int8.tflite already exists: remove it, or give another place with --out.\n")
 
 
+def test_a_row_stays_a_line_however_many_metrics_there_are(
+    fitted: Callable[..., Path], tmp_path: Path, command: Callable[..., Any]
+) -> None:
+    x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, "sigmoid")])
+    metrics = ["accuracy", "auc", "precision", "recall", "f1_score", keras.metrics.PrecisionAtRecall(0.8)]
+    run = fitted(net, x, (x[:, :1] > 0).astype("float32"), "binary_crossentropy", metrics=metrics)
+    np.savez(tmp_path / "data.npz", x=x, y=(x[:, :1] > 0).astype("float32"))
+    done = command(
+        run, "--to", "litert", "--data", "data.npz", "--out", "a-name-of-some-length.tflite", folder=tmp_path
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["model.keras", "a-name-of-some-length.tflite"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [
@@ -39,6 +53,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
         ({"to": "tensorrt"}, ExportError, "cannot be exported to `tensorrt`"),
         ({"out": "taken"}, ExportError, "taken already exists: remove it"),
         ({"out": "file/inside"}, ExportError, "file/inside"),
+        ({"out": "/"}, ExportError, "/ is a root folder: give another place with `out=`."),
         ({"to": "c", "out": "int"}, CompileError, "`int` cannot be a name in C"),
         ({"to": "litert-int8", "calibration": 0}, rudel.RudelError, "must be a whole number of at least 1"),
         ({"seed": -1}, rudel.RudelError, "`seed=` must be a whole number of at least 0"),

@@ -49,6 +49,7 @@ def test_litert(digits: Path, tmp_path: Path, form: str, difference: float, smal
     assert (made.examples, made.compared_on, made.calibrated_on) == (357, "validation", 0)
     weights = 4 * rudel.load(digits).count_params()
     assert made.bytes < weights * smaller + 6000
+    assert not any("in float32" in note for note in made.notes)
     if form != "litert-f16":
         graph = read_model(made.path.read_bytes())
         kinds = {operator.kind for operator in graph.operators}
@@ -190,6 +191,7 @@ def test_an_array_for_tensorflow_lite_micro(
     made = json.loads(done.stdout)
     assert (made["path"], made["form"], made["compared_on"]) == ("deep/wake word", "c-array", "validation")
     assert set(made) == {field.name for field in dataclasses.fields(int8)}
+    assert made["outputs"][0]["classes"] == list("0123456789")
     folder = tmp_path / "deep/wake word"
     assert set(content(folder)) == {"wake_word.h", "wake_word.cc"}
     header, source = ((folder / f"wake_word.{ending}").read_text() for ending in ("h", "cc"))
@@ -225,6 +227,13 @@ def test_compiled_to_c(digits: Path, tmp_path: Path, form: str, needs: Callable[
             "wasm": {"net.wasm", "net.js"},
         }[form]
     )
+    if form == "c":
+        classes = ", ".join(f'"{number}"' for number in range(10))
+        assert f"#define NET_OUTPUT_CLASSES {{{classes}}}" in (made.path / "net.h").read_text()
+    if form == "wasm":
+        loader = (made.path / "net.js").read_text()
+        assert f"export const classes = {json.dumps(list('0123456789'))};" in loader
+        assert "int8 [1, 8, 8], real numbers from 0 to 255" in loader
     assert any("every output has the bits of LiteRT's reference kernels" in note for note in made.notes)
     assert made.metrics["accuracy"] == pytest.approx(made.model_metrics["accuracy"], abs=0.012)
 

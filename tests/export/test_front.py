@@ -97,6 +97,17 @@ def test_a_layer_stays_inside_where_more_takes_the_input(make: Callable[[Any], A
     assert not front(make(keras.Input((3,))), x, tmp_path).features
 
 
+@pytest.mark.parametrize(("pressure", "outside"), [(1013, False), (300_000, True)])
+def test_a_scale_of_int16_is_fine_enough_for_columns_of_the_weather(
+    pressure: int, outside: bool, tmp_path: Path
+) -> None:
+    rows = (np.array([22, 55, pressure]) + np.random.default_rng(0).normal(size=(64, 3)) * [4, 15, 8]).astype("float32")
+    model = keras.Sequential([keras.Input((3,)), adapted(rows), layers.Dense(1)])
+    found = front_of(model, Path("model.keras"), rows, "litert-int16", tmp_path)
+    assert bool(found.features) == outside
+    assert any("one scale of int16 is too coarse" in note for note in found.notes) == outside
+
+
 def test_rows_of_a_photograph_are_not_its_columns(tmp_path: Path) -> None:
     photographs = np.random.default_rng(0).normal(size=(16, 2, 3, 3)).astype(np.float32) * x[0, :, None]
     model = keras.Sequential([keras.Input((2, 3, 3)), adapted(photographs, axis=2), layers.Flatten(), layers.Dense(1)])

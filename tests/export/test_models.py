@@ -9,8 +9,16 @@ import pytest
 
 import rudel
 from rudel.backend import keras_on_jax, set_seed
-from rudel.errors import ExportError
+from rudel.errors import CompileError, ExportError
+from rudel.export import process
+from rudel.export.comparison import Comparison, notes_on_quantisation
+from rudel.export.inputs import inputs_of
+from rudel.export.materials import gather
+from rudel.features.sensor_columns import columns_of
+from rudel.micro import compile_model
 from rudel.micro.reader import read_model
+from rudel.runs.model_as_run import as_run
+from rudel.runs.run_directory import open_finished
 
 keras = keras_on_jax()
 layers = keras.layers
@@ -57,6 +65,61 @@ def test_lstms_become_one_operator_each(fitted: Callable[..., Path], waves: Any,
     assert "accuracy" in made.metrics  # the model was compiled without it
 
 
+def test_inferences_of_an_lstm_stand_alone_in_webassembly(
+    waves: Any, tmp_path: Path, needs: Callable[..., None]
+) -> None:
+    """The export compares the module's answers to examples one after the other with LiteRT's to each alone."""
+    needs("ziglang")
+    needs(program="node", install="apt-get install nodejs")
+    net = keras.Sequential([keras.Input((10, 3)), layers.LSTM(4), layers.Dense(2, activation="softmax")])
+    net.save(tmp_path / "net.keras")
+    with as_run(tmp_path / "net.keras") as run:
+        made = rudel.export(run, "wasm", tmp_path / "net", data=waves)
+    assert any("every output has the bits of LiteRT's reference kernels" in note for note in made.notes)
+
+
+def test_an_export_says_that_small_weights_stay_float32(
+    fitted: Callable[..., Path], waves: Any, tmp_path: Path
+) -> None:
+    run = fitted(keras.Sequential([keras.Input((10, 3)), layers.LSTM(16), layers.Dense(1)]), *waves)
+    made = [rudel.export(run, f"litert{kind}", tmp_path / f"net{kind}.tflite", data=waves) for kind in ("", "-dynamic")]
+    assert [any("No weights are in int8" in note for note in each.notes) for each in made] == [False, True]
+    assert made[0].bytes == made[1].bytes
+
+
+def test_lstms_and_flips_before_a_concatenation_are_quantised_alike(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    net = keras.Sequential([keras.Input((10, 3)), layers.Bidirectional(layers.LSTM(4, return_sequences=True))])
+    random = np.random.default_rng(2)
+    net.set_weights([random.normal(scale=0.5, size=weight.shape) for weight in net.get_weights()])
+    x = random.uniform(-1, 1, (400, 10, 3))
+    run = fitted(net, x, np.zeros((400, 10, 8), np.float32))
+    made = rudel.export(run, "litert-int8", tmp_path / "net.tflite", data=x)
+    assert made.largest_difference < 0.05
+    graph = read_model(made.path.read_bytes())
+    assert [operator.kind for operator in graph.operators].count("UNIDIRECTIONAL_SEQUENCE_LSTM") == 2
+    for operator in graph.operators:
+        if operator.kind == "UNIDIRECTIONAL_SEQUENCE_LSTM":
+            like = {(graph[i].scale, graph[i].zero_point) for i in (operator.inputs[18], operator.intermediates[4])}
+            assert like == {(graph[operator.outputs[0]].scale, graph[operator.outputs[0]].zero_point)}
+    assert compile_model(made.path.read_bytes()).inputs
+
+
+@pytest.mark.parametrize("form", ["litert", "litert-int8"])
+def test_lstms_that_hand_on_their_states_are_not_fused(fitted: Callable[..., Path], tmp_path: Path, form: str) -> None:
+    seen, said = keras.Input((3, 2), name="seen"), keras.Input((2, 2), name="said")
+    _, hidden, carry = layers.LSTM(4, return_state=True)(layers.LSTM(3, return_sequences=True)(seen))
+    outputs = layers.LSTM(4)(said, initial_state=[hidden, carry])
+    random = np.random.default_rng(0)
+    x = {"seen": random.uniform(-1, 1, (400, 3, 2)), "said": random.uniform(-1, 1, (400, 2, 2))}
+    run = fitted(keras.Model([seen, said], outputs), x, np.zeros((400, 4), np.float32))
+    made = rudel.export(run, form, tmp_path / "net.tflite", data=x)
+    assert made.largest_difference < (1e-5 if form == "litert" else 0.1)
+    if form == "litert-int8":
+        assert kinds_of(made.path).count("UNIDIRECTIONAL_SEQUENCE_LSTM") == 1
+
+
 @pytest.mark.parametrize("shape", [(4,), (6, 4), (3, 2, 4)])
 def test_columns_of_different_scales_are_normalised_outside_of_int8(
     fitted: Callable[..., Path], shape: tuple[int, ...], tmp_path: Path
@@ -79,6 +142,75 @@ def test_columns_of_different_scales_are_normalised_outside_of_int8(
     assert (tmp_path / "net/net_features.c").is_file()
 
 
+@pytest.mark.parametrize(
+    ("means", "spreads"), [([22, 55, 1013], [4, 15, 8]), ([1013], [8])], ids=["weather", "pressure"]
+)
+def test_columns_far_from_zero_are_normalised_outside_of_int8(
+    fitted: Callable[..., Path], means: list[float], spreads: list[float], tmp_path: Path
+) -> None:
+    shares = np.random.default_rng(0).uniform(-2, 2, (256, 1))
+    x = (means + shares * np.array(spreads)).astype(np.float32)
+    normalise = layers.Normalization()
+    normalise.adapt(x)
+    net = keras.Sequential([keras.Input((len(means),)), normalise, layers.Dense(1, kernel_initializer="ones")])
+    made = rudel.export(fitted(net, x, x[:, :1]), "litert-int8", tmp_path / "net.tflite", data=x)
+    assert made.inputs[0]["name"] == "normalised"
+    assert any("one scale of int8 is too coarse" in note for note in made.notes)
+    assert made.largest_difference < 0.1
+
+
+def test_columns_that_share_a_scale_well_are_normalised_inside() -> None:
+    normalise = layers.Normalization(mean=[22, 55, 0], variance=[36, 225, 36])
+    normalise.build((None, 3))
+    assert columns_of(normalise) is None
+
+
+def test_an_export_says_where_quantisation_costs_much(tmp_path: Path) -> None:
+    net: Any = keras.Sequential([keras.Input((2,), name="sizes"), layers.Dense(1)])
+    net.set_weights([np.array([[1.0], [0.0]]), np.zeros(1)])
+    net.compile("sgd", "mse", metrics=["mae"])
+    net.save(tmp_path / "net.keras")
+    random = np.random.default_rng(0)
+    x = np.stack([random.uniform(-1, 1, 200), random.uniform(0, 50_000, 200)], 1).astype(np.float32)
+    with as_run(tmp_path / "net.keras") as run:
+        for form, said in (("litert-int8", ["Quantisation changes MAE from 0 to "]), ("litert-dynamic", [])):
+            made = rudel.export(run, form, tmp_path / f"{form}.tflite", data=(x, x[:, :1]))
+            found = [note for note in made.notes if "Quantisation changes" in note]
+            assert [note[: len(words)] for note, words in zip(found, said, strict=True)] == said
+            for note in found:
+                assert "The widest input, `sizes`, spans 0 to 49," in note
+                assert note.endswith(
+                    " in 255 steps: if that is too coarse, scale it before the model, or export to litert-dynamic."
+                )
+
+
+def test_an_input_that_is_exact_is_not_blamed_for_quantisation() -> None:
+    pixels = {"name": "pixels", "dtype": "int8", "scale": 1.0, "zero_point": -128}
+    sizes = {"name": "sizes", "dtype": "int8", "scale": 0.5, "zero_point": 0}
+    worse = Comparison({"accuracy": 0.5}, {"accuracy": 0.9}, 1.0, 0.5)
+    (note,) = notes_on_quantisation(worse, [pixels])
+    assert note.endswith("Export to litert-dynamic, which has float32 activations.")
+    (note,) = notes_on_quantisation(worse, [pixels, sizes])
+    assert "The widest input, `sizes`, spans \N{MINUS SIGN}64 to 63.5 in 255 steps" in note
+
+
+def test_what_is_advised_in_the_place_of_upsampling_can_be_compiled(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).uniform(0, 1, (64, 4, 4, 1)).astype(np.float32)
+
+    def export(layer: Any) -> Any:
+        net = keras.Sequential([keras.Input((4, 4, 1)), layers.Conv2D(2, 3, padding="same"), layer])
+        return rudel.export(fitted(net, x, np.zeros((64, 8, 8, 2))), "c", tmp_path / "net", data=x)
+
+    advised = r': use Resizing\(height, width, interpolation="nearest"\) in the place of upsampling\.$'
+    with pytest.raises(CompileError, match=f"RESIZE_BILINEAR, .*{advised}"):
+        export(layers.UpSampling2D(interpolation="bilinear"))
+    with pytest.raises(ExportError, match=f"operator TILE, .*{advised}"):
+        export(layers.UpSampling2D())
+    assert export(layers.Resizing(8, 8, interpolation="nearest")).largest_difference < 0.05
+
+
 def test_an_input_that_something_else_takes_too_is_not_normalised_outside(
     fitted: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -90,6 +222,106 @@ def test_an_input_that_something_else_takes_too_is_not_normalised_outside(
     run = fitted(keras.Model(given, layers.Dense(1)(joined)), x, x[:, :1])
     made = rudel.export(run, "litert-int8", tmp_path / "net.tflite", data=x)
     assert made.inputs[0]["name"] == "given"
+
+
+def test_the_name_of_an_input_is_the_key_of_no_other() -> None:
+    x = {name: np.zeros((2, 1), "float32") for name in ("a b", "a_b", "a-b", "Größe", "x")}
+    given = {name: keras.Input((1,), name=name) for name in x}
+    model = keras.Model(given, layers.Concatenate()(list(given.values())))
+    names = {leaf.key: leaf.name for leaf in inputs_of(model, x).leaves}
+    assert (names["a_b"], names["x"], names["Größe"]) == ("a_b", "x", "Gr_e")
+    assert len({*names.values()}) == 5
+
+
+def test_inputs_may_be_named_by_keywords_of_python(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x = {name: np.random.default_rng(0).normal(size=(64, 1)).astype("f4") for name in ("class", "class_", "self", "y")}
+    given = {name: keras.Input((1,), name=name) for name in x}
+    run = fitted(keras.Model(given, layers.Dense(1)(layers.Concatenate()(list(given.values())))), x, x["y"])
+    made = rudel.export(run, "savedmodel", tmp_path / "net", data=x)
+    assert made.largest_difference < 1e-5
+    keys = {port.get("key", port["name"]): port["name"] for port in made.inputs}
+    assert keys == {"class": "class__0", "class_": "class_", "self": "self_", "y": "y"}
+    assert "Names of its inputs are identifiers: `class__0` is `class`, `self_` is `self`." in made.notes
+
+
+def test_onnx_has_grouped_convolutions_and_what_layers_hold_beside_weights(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).normal(3, 10, (64, 6, 6, 4)).astype(np.float32)
+    few, many = layers.Normalization(), layers.Normalization(axis=(1, 2, 3))
+    many.adapt(x)
+    few.adapt(x / 10)
+    net = keras.Sequential([keras.Input((6, 6, 4)), many, few, layers.Conv2D(6, 3, groups=2), layers.Flatten()])
+    made = rudel.export(fitted(net, x, np.zeros((64, 96))), "onnx", tmp_path / "net.onnx", data=x)
+    assert made.largest_difference < 1e-4
+    assert len(made.inputs) == 1
+
+
+def run_exported(made: Any, x: np.ndarray, folder: Path) -> np.ndarray:
+    """The only output of an exported SavedModel."""
+    arrays: dict[str, Any] = {"0": x}
+    np.savez(folder / "x.npz", **arrays)
+    job = {"kind": "savedmodel", "path": str(made.path), "inputs": [made.inputs[0]["name"]], "files": 0}
+    job |= {"examples": str(folder / "x.npz"), "outputs": str(folder / "y.npz")}
+    process.run("rudel.export.runner", job, folder, "running the exported model")
+    with np.load(folder / "y.npz") as stored:
+        return stored[made.outputs[0]["name"]]
+
+
+@pytest.mark.parametrize(("dtype", "mode"), [("float32", "one_hot"), ("int32", "int")])
+def test_onnx_has_the_buckets_of_discretization(
+    fitted: Callable[..., Path], tmp_path: Path, dtype: str, mode: str
+) -> None:
+    x = np.array([[-5], [-1], [0], [0.1], [2], [3]]).astype(dtype)
+    buckets = layers.Discretization([-1.0, 0.1, 2.0], output_mode=mode)
+    inside = [buckets] if mode == "one_hot" else [buckets, layers.Embedding(4, 3), layers.Flatten()]
+    run = fitted(keras.Sequential([keras.Input((1,), dtype=dtype), *inside, layers.Dense(2)]), x, np.zeros((6, 2)))
+    made = rudel.export(run, "onnx", tmp_path / "net.onnx", data=x)
+    assert made.largest_difference < 1e-5
+
+
+def test_an_exported_model_that_cannot_be_run_says_why(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x = np.arange(32).reshape(32, 1) % 2
+    net = keras.Sequential([keras.Input((1,), dtype="int32"), layers.Embedding(2, 1), layers.Flatten()])
+    made = rudel.export(fitted(net, x, x), "savedmodel", tmp_path / "net", data=x)
+    with pytest.raises(ExportError, match=r"^The exported model does not run: .* = 9 is not in \[0, 2\)\.$"):
+        run_exported(made, x + 9, tmp_path)
+
+
+def test_a_savedmodel_of_a_model_of_open_sizes_takes_images(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    """TensorFlow makes no `CenterCrop` of images whose size is open."""
+    x = np.random.default_rng(0).integers(0, 256, (64, 6, 9, 3), np.uint8)
+    seen = [keras.Input((None, None, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.CenterCrop(8, 8)]
+    net = keras.Sequential([*seen, layers.Flatten(), layers.Dense(2, activation="softmax")])
+    run = fitted(net, x, np.arange(64) % 2, "sparse_categorical_crossentropy")
+    made = rudel.export(run, "savedmodel", tmp_path / "net", data=x)
+    assert made.inputs[0]["shape"] == [None, 6, 9, 3]
+    assert made.from_files
+    assert made.from_files.agreement == 1
+
+
+@pytest.mark.parametrize("form", ["onnx", "savedmodel", "litert"])
+def test_an_export_says_that_it_takes_the_size_of_the_examples_alone(
+    fitted: Callable[..., Path], tmp_path: Path, form: str
+) -> None:
+    """In steps of any number, `TimeDistributed` on TensorFlow computes as many as there are examples."""
+    x = np.random.default_rng(0).normal(size=(32, 4, 3)).astype(np.float32)
+    steps = keras.Input((None, 3), name="steps")
+    net = keras.Model(steps, layers.GlobalMaxPooling1D()(layers.TimeDistributed(layers.Dense(2))(steps)))
+    made = rudel.export(fitted(net, x, x[:, 0, :2]), form, tmp_path / "net", data=x)
+    assert made.inputs[0]["shape"][1:] == [4, 3]
+    assert made.notes[-1] == (
+        "The model takes `steps` in any size, (None, 3), and the export in that of the examples alone, (4, 3)."
+    )
+
+
+def test_inputs_of_any_size_may_be_normalised_before_an_int8_model(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(3, 2, size=(64, 4, 3)).astype(np.float32)
+    steps, normalised = keras.Input((None, 3)), layers.Normalization(mean=[3, 3, 3], variance=[4, 4, 4])
+    net = keras.Model(steps, layers.GlobalMaxPooling1D()(layers.Conv1D(2, 1)(normalised(steps))))
+    made = rudel.export(fitted(net, x, x[:, 0, :2]), "litert-int8", tmp_path / "net.tflite", data=x)
+    assert made.inputs[0]["shape"] == [1, 4, 3]
+    assert made.largest_difference < 0.1
 
 
 @pytest.mark.parametrize("form", ["litert", "savedmodel", "onnx"])
@@ -157,7 +389,7 @@ def test_several_inputs_and_outputs(fitted: Callable[..., Path], tmp_path: Path)
 def test_regression_in_mixed_precision(fitted: Callable[..., Path], tmp_path: Path) -> None:
     with_policy = [layers.Dense(16, activation="relu", dtype="mixed_bfloat16"), layers.Dense(2, dtype="mixed_bfloat16")]
     x = np.random.default_rng(0).uniform(-1, 1, (300, 2)).astype("float32")
-    run = fitted(keras.Sequential([keras.Input((2,)), *with_policy]), x, x[:, ::-1])
+    run = fitted(keras.Sequential(with_policy), x, x[:, ::-1])  # its input is of bfloat16, as the layers say
     made = rudel.export(run, "litert", tmp_path / "net.tflite", data=(x, x[:, ::-1]))
     assert made.metrics["mae"] == pytest.approx(made.model_metrics["mae"], rel=0.02)
     assert made.largest_difference < 0.05  # bfloat16 has 8 bits
@@ -183,6 +415,20 @@ def test_words_stay_integers(fitted: Callable[..., Path], tmp_path: Path) -> Non
     assert made.metrics["mae"] == pytest.approx(made.model_metrics["mae"], rel=0.05)
 
 
+@pytest.mark.parametrize(("dtype", "words"), [("float32", 1), ("float32", 30), ("uint8", 30)])
+def test_inputs_that_are_made_up_are_in_the_tables_that_read_them(
+    fitted: Callable[..., Path], dtype: str, words: int
+) -> None:
+    net = keras.Sequential([keras.Input((6,), dtype=dtype), layers.Embedding(words, 2), layers.Flatten()])
+    run = fitted(net, np.zeros((32, 6), dtype), np.zeros((32, 12), np.float32))
+    materials = gather(open_finished(run), None, None, 0)
+    assert materials.compared_on == "made-up"
+    x = np.asarray(materials.comparison.x)
+    assert x.dtype == dtype
+    assert set(np.unique(x)) <= set(range(words))
+    assert rudel.predict(materials.model, x).shape == (64, 12)
+
+
 def test_layers_of_ones_own_come_from_the_recipe(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(RECIPE.replace("OPERATION", "keras.ops.tanh(x) * 2"))
@@ -197,7 +443,16 @@ def test_layers_of_ones_own_come_from_the_recipe(tmp_path: Path) -> None:
     ("operation", "form", "words"),
     [
         ("jnp.tanh(x)", "litert", "Layers of your own have to compute with keras.ops, not with jax.numpy, and"),
-        ("keras.ops.erfinv(keras.ops.tanh(x))", "litert", "LiteRT has no operator for Erfinv"),
+        (
+            "keras.ops.erfinv(keras.ops.tanh(x))",
+            "litert",
+            "LiteRT has no operator for Erfinv: build the model without it, or export to savedmodel.",
+        ),
+        (
+            "keras.ops.erfinv(keras.ops.tanh(x))",
+            "onnx",
+            "ONNX has no operator for Erfinv: build the model without it, or export to savedmodel.",
+        ),
     ],
 )
 def test_what_cannot_be_converted(tmp_path: Path, operation: str, form: str, words: str) -> None:

@@ -19,10 +19,14 @@ from missing import skip_or_fail
 
 import rudel
 from benchmarks.board_recogniser import Recognition, measure_recogniser
+from rudel.backend import keras_on_jax
+from rudel.c_literals import c_string
 from rudel.errors import CompileError
-from rudel.features import MFCC, LogMel
+from rudel.features import MFCC, Features, LogMel
 from rudel.features.sensor_columns import Columns
-from rudel.micro.packages.recogniser import THRESHOLD, c_string, half_band
+from rudel.micro.packages.recogniser import THRESHOLD, half_band
+
+keras = keras_on_jax()
 
 CORE = Path(__file__).parents[1] / "micro/arduino"
 NANO33BLE = (  # as in tests/micro/test_arduino.py
@@ -147,16 +151,17 @@ def on_the_host(ears: tuple[Path, Path], features: LogMel, sound: np.ndarray) ->
     frames = features(np.clip(filtered, -32768, 32767).astype(np.int16))
     frames = np.concatenate([np.tile(features.silence, (50, 1)), frames])
     found, scores = np.full(len(frames) - 50, -1), np.zeros(len(frames) - 50, int)
-    runs, rest = [np.zeros(4, int)] * smoothed, 0
+    runs, rest, heard = [np.zeros(4, int)] * smoothed, 0, -1
     for hop in range(every - 1, len(found), every):
         runs = [*runs[1:], answer(frames[hop + 1 : hop + 51])]
         mean = np.sum(runs, axis=0) // smoothed
         best = int(mean.argmax())
         scores[hop] = mean[best]
+        word = best if best < 2 and mean[best] >= THRESHOLD else -1
         if rest:
-            rest -= 1
-        elif best < 2 and mean[best] >= THRESHOLD:
-            found[hop], rest = best, resting
+            rest, heard = rest - 1, heard if word == heard else -1
+        elif word != heard:
+            found[hop], rest, heard = word, resting if word >= 0 else 0, word
     return found, scores
 
 
@@ -315,6 +320,51 @@ def test_sketches_for_both_sensors_compile(motion: tuple[Path, Path], revision: 
     sketch = library / "examples/hand/hand.ino"
     sketch.write_text(sketch.read_text().replace("#define REV2 0", f"#define REV2 {revision}"))
     cross_compile(library, "hand", tmp_path)
+
+
+def test_a_model_of_accelerations_alone_is_said_to_have_a_sketch_without_on_motion(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for kind in ("push", "shake"):
+        rows = "\n\n".join("\n".join(f"{x:.2f},{y:.2f},1" for x, y in random.normal(size=(8, 2))) for _ in range(16))
+        (tmp_path / f"{kind}.csv").write_text(f"aX,aY,aZ\n{rows}\n")
+    run = tmp_path / "run"
+    rudel.train_recipe("motion", data=str(tmp_path), options={"samples": 8}, epochs=1, batch_size=8, run=run)
+    notes = rudel.export(run, "arduino", tmp_path / "hand").notes
+    words = "The sketch does not call on_motion, which takes a model of the columns aX, aY, aZ, gX, gY, gZ, in g "
+    assert f"{words}and degrees a second." in notes
+    assert "on_motion" not in (tmp_path / "hand/examples/hand/hand.ino").read_text()
+
+
+def test_the_sketch_of_another_sensor_gives_rows_to_the_features(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal([22, 55, 1013], [4, 15, 8], (256, 3)).astype(np.float32)
+    normalise = keras.layers.Normalization()
+    normalise.adapt(rows)
+    net = keras.Sequential([keras.Input((3,)), normalise, keras.layers.Dense(1, kernel_initializer="ones")])
+    run = fitted(net, rows, rows[:, :1])
+    rudel.export(run, "arduino", tmp_path / "air", data=rows)
+    needs = (tmp_path / "air/library.properties").read_text()
+    assert "The network alone needs" in needs
+    assert "features and their buffers need more" in needs
+    cross_compile(tmp_path / "air", "air", tmp_path)
+
+    sketch = tmp_path / "air/examples/air/air.ino"
+    text = sketch.read_text()
+    sketch.write_text(text.replace("row[AIR_FEATURES_COLUMNS] = {0}", "row[] = {24.5f, 52.0f, 1019.0f}"))
+    _, _, answer, *_ = sketch_on_this_computer(tmp_path / "air", "air", b"", 1, tmp_path)
+    wanted = rudel.load(run).predict(np.array([[24.5, 52.0, 1019.0]]), verbose=0)[0, 0]
+    assert float(answer) == pytest.approx(wanted, abs=0.1)
+
+
+def test_the_sketch_of_sound_without_classes_gives_hops_to_the_features(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    sound = np.random.default_rng(0).integers(-3000, 3000, (64, 640), np.int16)
+    x = keras.layers.Rescaling(1 / 64)(Features(LogMel(bands=16))(given := keras.Input((640,), dtype="int16")))
+    run = fitted(keras.Model(given, keras.layers.Dense(1)(keras.layers.Flatten()(x))), sound, sound[:, :1])
+    rudel.export(run, "arduino", tmp_path / "loud", data=sound)
+    _, _, answer, *_ = sketch_on_this_computer(tmp_path / "loud", "loud", b"", 2, tmp_path)
+    wanted = rudel.load(run).predict(np.zeros((1, 640), np.int16), verbose=0)[0, 0]
+    assert float(answer) == pytest.approx(wanted, abs=0.1)
 
 
 def test_names_of_classes_may_be_anything() -> None:

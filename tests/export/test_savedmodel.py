@@ -17,7 +17,7 @@ from rudel.data.photographs import decode
 from rudel.data.stream import Stream
 from rudel.export.inputs import inputs_of
 from rudel.export.materials import gather
-from rudel.export.photographs import serving_of
+from rudel.export.photographs import Serving, serving_of, write_files
 from rudel.runs.run_directory import open_finished
 
 keras = keras_on_jax()
@@ -164,9 +164,51 @@ def test_a_logit_of_grey_pictures_becomes_two_probabilities(
 
 
 @pytest.mark.parametrize(
+    ("loss", "squash"), [("BinaryCrossentropy", "sigmoid"), ("CategoricalCrossentropy", "softmax")]
+)
+def test_logits_become_what_their_loss_means(fitted: Callable[..., Path], loss: str, squash: str) -> None:
+    x, y = np.zeros((32, 6, 4), np.uint8), np.eye(3, dtype="float32")[np.arange(32) % 3]
+    model = keras.Sequential([keras.Input((6, 4)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    run = fitted(model, x, y, getattr(keras.losses, loss)(from_logits=True))
+    materials = gather(open_finished(run), (x, y), None, 0)
+    serving = serving_of(materials, inputs_of(materials.model, x), rudel.predict(materials.model, x))
+    assert isinstance(serving, Serving)
+    assert (serving.squash, serving.pairs) == (squash, False)
+
+
+def test_floats_may_be_pixels(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x, y = np.linspace(0, 255, 768, dtype="float32").reshape(32, 6, 4, 1), np.arange(32, dtype="int32") % 2
+    model = keras.Sequential(
+        [keras.Input((6, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2, activation="softmax")]
+    )
+    materials = gather(open_finished(fitted(model, x, y, "sparse_categorical_crossentropy")), (x, y), None, 0)
+    serving = serving_of(materials, inputs_of(materials.model, x), rudel.predict(materials.model, x))
+    assert isinstance(serving, Serving)
+    written = write_files(materials, serving, tmp_path)
+    np.testing.assert_array_equal(written[0], x[0].astype(np.uint8))
+
+
+def test_files_are_not_taken_where_the_recipe_that_reads_them_is_gone(fitted: Callable[..., Path]) -> None:
+    x, y = np.zeros((32, 6, 4), np.uint8), np.arange(32) % 2
+    model = keras.Sequential([keras.Input((6, 4)), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")])
+    run = open_finished(fitted(model, x, y, "sparse_categorical_crossentropy"))
+    run.write_config(run.read_config() | {"recipe": "/gone/own.py", "reads_images": True})
+    materials = gather(run, (x, y), None, 0)
+    serving = serving_of(materials, inputs_of(materials.model, x), rudel.predict(materials.model, x))
+    assert serving == (
+        "It takes arrays alone: the recipe makes inputs of pictures in a way of its own, by `read_image`."
+    )
+
+
+SERIES = np.linspace(0, 200, 32 * 24 * 5, dtype="float32").reshape(32, 24, 5)
+"""Such as temperatures by the hour."""
+
+
+@pytest.mark.parametrize(
     ("x", "shape", "loss", "words"),
     [
         (np.zeros((32, 6, 4), np.float32), (6, 4), "sparse_categorical_crossentropy", "learned from float32 numbers"),
+        (SERIES, (24, 5), "sparse_categorical_crossentropy", "learned from float32 numbers"),
         (np.zeros((32, 6, 4), np.uint8), (6, 4), "mse", "does not classify pictures"),
         (np.zeros((32, 9), np.uint8), (9,), "sparse_categorical_crossentropy", "does not classify pictures"),
     ],

@@ -54,14 +54,15 @@ def picture(random: np.random.Generator, height: int, width: int, channels: int 
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def grey_png(random: np.random.Generator, bits: int) -> bytes:
-    """A PNG with so many bits a pixel, as Pillow does not write it."""
+def grey_png(random: np.random.Generator, bits: int, transparent: int | None = None) -> bytes:
+    """A PNG with so many bits a pixel, as Pillow does not write it, and its transparent grey level."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     rows = b"".join(b"\0" + row.tobytes() for row in random.integers(0, 256, (11, 3), np.uint8))
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 24 // bits, 11, bits, 0, 0, 0, 0))
+    head += chunk(b"tRNS", struct.pack(">H", transparent)) if transparent is not None else b""
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
@@ -96,13 +97,22 @@ def kinds() -> dict[str, bytes]:
         "cmyk": encoded(plain.convert("CMYK"), "JPEG"),
         "palette": encoded(plain.quantize(40), "PNG"),
         "palette with a hole": encoded(plain.quantize(40), "PNG", transparency=3),
+        **{f"palette of {count}": encoded(plain.quantize(count), "PNG") for count in (2, 4, 16)},
+        **{
+            f"palette of {count} with a hole": encoded(plain.quantize(count), "PNG", transparency=1)
+            for count in (2, 16)
+        },
         "grey png": encoded(plain.convert("L"), "PNG"),
         "grey and translucent": encoded(translucent.convert("LA"), "PNG"),
         "translucent": encoded(translucent, "PNG"),
         "one colour transparent": encoded(plain, "PNG", transparency=one),
         "16 bits": encoded(Image.fromarray(shades), "PNG"),
+        "16 bits, one transparent": encoded(Image.fromarray(shades), "PNG", transparency=int(shades[0, 0])),
         "animated": encoded(plain, "PNG", save_all=True, append_images=[plain.rotate(180)]),
         **{f"{bits} bits": grey_png(random, bits) for bits in (1, 2, 4, 8)},
+        **{
+            f"{bits} bits, {level} transparent": grey_png(random, bits, level) for bits in (1, 2, 4) for level in (0, 1)
+        },
     }
 
 

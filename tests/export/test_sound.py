@@ -15,6 +15,7 @@ from rudel.backend import keras_on_jax
 from rudel.features import Features, LogMel
 from rudel.features.masks import SpecAugment
 from rudel.micro.host import OPTIONS, c_compiler
+from rudel.runs.model_as_run import as_run
 
 keras = keras_on_jax()
 layers = keras.layers
@@ -84,6 +85,52 @@ def test_the_c_hears_what_keras_hears(run: Path, tones: Any, tmp_path: Path) -> 
         right.append(answer.argmax() == label)
     assert np.mean(right) == pytest.approx(exported.metrics["accuracy"])
     assert np.mean(right) >= exported.model_metrics["accuracy"] - 0.005
+
+
+def test_a_recogniser_forgets_its_last_run_before_the_next(tones: Any, tmp_path: Path) -> None:
+    """Its scores are the means of what an LSTM answers to each window of 4 frames, asked in the opposite order."""
+    sound = keras.Input((640,), dtype="int16", name="sound")
+    x = layers.LSTM(4)(layers.Rescaling(1 / 64)(Features(FEATURES)(sound)))
+    model = keras.Model(sound, layers.Dense(2, activation="softmax")(x))
+    model.set_weights([3 * weights for weights in model.get_weights()])
+    model.save(tmp_path / "ears.keras")
+    with as_run(tmp_path / "ears.keras", "low,high") as run:
+        rudel.export(run, "arduino", tmp_path / "ears", data=tones.train.x[:, :640])
+    folder, (text,) = tmp_path / "ears/src", (tmp_path / "ears/src").glob("ears_recogniser.c")
+    assert "EVERY = 1," in text.with_suffix(".h").read_text()
+    assert "SMOOTHED = 30," in text.read_text()
+    sources = ["ears.c", "ears_features.c", "ears_recogniser.c"]
+    subprocess.run([*c_compiler(), *OPTIONS, *sources, "-o", "ears.so"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "ears.so"))
+
+    samples = tones.validation.x[:2].reshape(50, 160)
+    frames = np.concatenate([np.tile(FEATURES.silence, (3, 1)), FEATURES(samples.reshape(-1))])
+    answers = np.zeros((50, 2), np.int8)
+    for hop in reversed(range(50)):
+        window = np.ascontiguousarray(frames[hop : hop + 4])
+        library.ears_invoke(ctypes.c_void_p(window.ctypes.data), ctypes.c_void_p(answers[hop].ctypes.data))
+    library.ears_recogniser_reset()
+    for hop in samples:
+        library.ears_recogniser_push(ctypes.c_void_p(hop.ctypes.data), ctypes.byref(ctypes.c_uint8()))
+    scores = (ctypes.c_uint8 * 2).in_dll(library, "ears_recogniser_scores")
+    assert list(scores) == ((answers[-30:].astype(int) + 128).sum(0) // 30).tolist()
+
+
+def test_a_word_that_lasts_is_recognised_once(run: Path, tones: Any, tmp_path: Path) -> None:
+    """A word is longer in the window and in the mean than the rest after it, as a tone of three seconds is."""
+    rudel.export(run, "arduino", tmp_path / "ears", data=tones)
+    folder, sources = tmp_path / "ears/src", ["ears.c", "ears_features.c", "ears_recogniser.c"]
+    subprocess.run([*c_compiler(), *OPTIONS, *sources, "-o", "ears.so"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "ears.so"))
+    pitches = np.repeat([500, 1500, 500], 24_000)
+    sound = np.rint(3000 * np.sin(np.cumsum(2 * np.pi * pitches / 8000))).astype(np.int16)
+    for _ in range(2):
+        library.ears_recogniser_reset()
+        found = [
+            library.ears_recogniser_push(ctypes.c_void_p(hop.ctypes.data), ctypes.byref(ctypes.c_uint8()))
+            for hop in sound.reshape(-1, 160)
+        ]
+        assert [tones.class_names[place] for place in found if place >= 0] == ["low", "high", "low"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Private parts of Keras: what Rudel expects of them holds, and what is missing stops it with a sentence."""
 
 import importlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rudel.backend import keras_on_jax
+from rudel.backend import hidden, keras_on_jax
 from rudel.errors import UnsupportedError
 
 keras = keras_on_jax()
@@ -79,3 +82,17 @@ def test_a_keras_that_lacks_a_private_part_is_refused(owner: Any, name: str, mon
         with pytest.raises(UnsupportedError, match=rf"keras \S+ is not supported: .*{name}"):
             importlib.reload(internals)
     importlib.reload(internals)
+
+
+def test_a_module_is_hidden_from_one_thread_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rarely_imported.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with hidden(("rarely_imported",)), ThreadPoolExecutor(1) as other:
+        with pytest.raises(ModuleNotFoundError, match="No module named 'rarely_imported'"):
+            importlib.import_module("rarely_imported")
+        assert other.submit(importlib.import_module, "rarely_imported").result()
+    del sys.modules["rarely_imported"]
+    with hidden(("rarely_imported",)):
+        pass
+    assert importlib.import_module("rarely_imported")
+    del sys.modules["rarely_imported"]

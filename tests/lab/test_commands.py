@@ -1,6 +1,7 @@
 """`rudel lab`, as it is typed."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -71,12 +72,15 @@ def test_a_lab_in_the_foreground(
 ) -> None:
     before = traces()
     arguments = own()
+    arguments["state"] /= "my lab"
     command = [*RUDEL, "up", *options(arguments), "--nodes", "1"]
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
         assert up.stdout is not None
         lines = [up.stdout.readline() for _ in range(5)]
         assert lines[0] == f"nodes  {arguments['prefix']}1\n", up.communicate()
-        assert lines[3].split(None, 1)[1] == f"ssh -F {arguments['state']}/ssh_config {arguments['prefix']}1\n"
+        shell = lines[3].split(None, 1)[1]
+        assert shell == f"ssh -F '{arguments['state']}/ssh_config' {arguments['prefix']}1\n"
+        assert subprocess.run([*shlex.split(shell), "hostname"], stdout=subprocess.PIPE, text=True).stdout in lines[0]
         assert traces() != before
         up.send_signal(number)
         _, error = up.communicate()

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def test_who_asked_for_a_lab_by_sudo_may_read_its_key(own: Arguments, monkeypatc
     monkeypatch.setenv("SUDO_UID", "65534")
     monkeypatch.setenv("SUDO_GID", "65534")
     with Lab(nodes=1, **own()) as lab:
-        key = next(line.split()[1] for line in lab.ssh_config.read_text().splitlines() if "IdentityFile" in line)
+        key = next(shlex.split(line)[1] for line in lab.ssh_config.read_text().splitlines() if "IdentityFile" in line)
         assert (Path(key).stat().st_uid, Path(key).stat().st_mode & 0o777) == (65534, 0o600)
         assert answers(lab)
 

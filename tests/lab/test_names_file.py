@@ -48,3 +48,22 @@ def test_a_name_that_means_something_else_is_refused(file: Path) -> None:
     file.write_text("192.168.1.20 pi raspi1\n")
     with pytest.raises(LabError, match=r"`raspi1` has an address in .* already: give the lab another prefix"):
         names_file.check_free(["raspi1"], file)
+
+
+def test_ends_of_lines_and_other_bytes_stay_as_they_are(file: Path) -> None:
+    old = b"127.0.0.1 localhost\r\n# caf\xe9\r\n"
+    file.write_bytes(old)
+    names_file.add("zoo", ["10.77.0.1 zoo1"], file)
+    assert file.read_bytes().startswith(old)
+    names_file.check_free(["raspi1"], file)
+    assert names_file.labs(file) == ["zoo"]
+    names_file.remove("zoo", file)
+    assert file.read_bytes() == old
+
+
+def test_a_link_stays_one(file: Path) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    names_file.add("zoo", ["10.77.0.1 zoo1"], link)
+    assert link.is_symlink()
+    assert names_file.labs(file) == ["zoo"]

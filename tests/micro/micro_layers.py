@@ -26,6 +26,7 @@ class Layer:
         zero_points: of input and output.
         gain: about how far outputs reach, in outputs; beyond 128 they saturate.
         least: the least weight.
+        pads: rows and columns that a PAD adds before it: above, below, on the left, on the right.
     """
 
     kind: str
@@ -39,10 +40,11 @@ class Layer:
     zero_points: tuple[int, int] = (3, -128)
     gain: float = 150.0
     least: int = -127
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
 def model(layer: Layer, seed: int = 0) -> bytes:
-    """A .tflite file with one layer, of random weights."""
+    """A .tflite file with one layer, of random weights, and the PAD before it where it has one."""
     random = np.random.default_rng(seed)
     output: tuple[int, ...] = (1, layer.depth)
     dense, depthwise = layer.kind == "FULLY_CONNECTED", layer.kind == "DEPTHWISE_CONV_2D"
@@ -52,9 +54,11 @@ def model(layer: Layer, seed: int = 0) -> bytes:
         weights_shape = (1, *layer.size, layer.depth)
     else:
         weights_shape = (layer.depth, *layer.size, layer.shape[2])
+    top, bottom, left, right = layer.pads
+    padded = layer.shape if dense else (layer.shape[0] + top + bottom, layer.shape[1] + left + right, layer.shape[2])
     if not dense:
         sides = []
-        for length, size, stride in zip(layer.shape, layer.size, layer.strides, strict=False):
+        for length, size, stride in zip(padded, layer.size, layer.strides, strict=False):
             span = (size - 1) * layer.dilation + 1
             sides.append(-(-length // stride) if layer.padding == "SAME" else (length - span) // stride + 1)
         output = (1, *sides, layer.depth)
@@ -76,7 +80,11 @@ def model(layer: Layer, seed: int = 0) -> bytes:
         options |= {"dilation_h": layer.dilation, "dilation_w": layer.dilation}
     if depthwise:
         options["depth_multiplier"] = 1
-    return build(tensors, [Op(layer.kind, (0, 1, 2), (3,), options)], [0], [3])
+    if not any(layer.pads):
+        return build(tensors, [Op(layer.kind, (0, 1, 2), (3,), options)], [0], [3])
+    around = np.array([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
+    tensors += [T((4, 2), "int32", data=around), T((1, *padded), scale=1.0, zero_point=layer.zero_points[0])]
+    return build(tensors, [Op("PAD", (0, 4), (5,)), Op(layer.kind, (5, 1, 2), (3,), options)], [0], [3])
 
 
 C, D, F = "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"
@@ -87,6 +95,8 @@ LAYERS = {
     "pointwise of an odd number of pixels": Layer(C, (5, 5, 12), 6),
     "pointwise that grows": Layer(C, (6, 6, 4), 20),
     "pointwise, linear": Layer(C, (3, 4, 8), 10, **LINEAR),
+    "pointwise, padded": Layer(C, (3, 4, 8), 6, pads=(1, 1, 1, 1)),
+    "pointwise, padded at the ends": Layer(C, (4, 3, 8), 4, padding="VALID", pads=(0, 1, 0, 2)),
     "one pixel": Layer(C, (1, 1, 24), 2, **LINEAR),
     "3 x 3": Layer(C, (7, 6, 8), 6, (3, 3)),
     "3 x 3, linear, strides": Layer(C, (9, 8, 4), 4, (3, 3), (2, 2), **LINEAR),
@@ -103,6 +113,7 @@ LAYERS = {
     "many pixels, linear, stride 2": Layer(C, (33, 32, 4), 2, (3, 3), (2, 2), **LINEAR),
     "many pixels, long rows": Layer(C, (16, 17, 16), 2, (3, 3)),
     "many pixels, pointwise": Layer(C, (17, 17, 12), 6),
+    "many pixels, pointwise, padded": Layer(C, (16, 16, 12), 4, pads=(1, 0, 2, 1)),
     "many pixels, weights of -128": Layer(C, (16, 16, 5), 4, (2, 2), least=-128),
     "1-D": Layer(C, (1, 20, 6), 4, (1, 5)),
     "weights of -128": Layer(C, (3, 3, 8), 4, least=-128),

@@ -41,6 +41,45 @@ def softmax_of_floats(size: int) -> bytes:
     return build([T((1, size), "float32"), T((1, size), "float32")], operators, [0], [1])
 
 
+def lstm() -> bytes:
+    """A classifier of three classes: an LSTM of 4 cells over 6 steps, a dense layer and a softmax, in int8."""
+    random = np.random.default_rng(0)
+    steps, length, cells, classes = 6, 5, 4, 3
+    hidden = {"scale": 1 / 128, "zero_point": 5}
+
+    def weights(rows: int, columns: int) -> T:
+        return T((rows, columns), scale=0.01, data=random.integers(-127, 128, (rows, columns)))
+
+    def biases(count: int) -> T:
+        return T((count,), "int32", scale=0.0005, data=random.integers(-3000, 3000, count))
+
+    tensors = [
+        T((1, steps, length), scale=0.05, zero_point=3),
+        *(weights(cells, length) for _ in range(4)),
+        *(weights(cells, cells) for _ in range(4)),
+        *(biases(cells) for _ in range(4)),
+        T((1, cells), **hidden, variable=True),
+        T((1, cells), "int16", scale=2**-11, variable=True),
+        T((1, steps, cells), **hidden),
+        *(T((0,), "int16", scale=2**-12) for _ in range(4)),
+        T((0,), **hidden),
+        T((2,), "int32", data=np.array([1, steps * cells])),
+        T((1, steps * cells), **hidden),
+        weights(classes, steps * cells),
+        T((1, classes), scale=0.05),
+        T((1, classes), scale=1 / 256, zero_point=-128),
+    ]
+    inputs = (*range(9), -1, -1, -1, *range(9, 13), -1, -1, 13, 14, -1, -1, -1, -1)
+    options = {"activation": "TANH"}
+    operators = [
+        Op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (15,), options, intermediates=(16, 17, 18, 19, 20)),
+        Op("RESHAPE", (15, 21), (22,)),
+        Op("FULLY_CONNECTED", (22, 23, -1), (24,), {"activation": "NONE"}),
+        Op("SOFTMAX", (24,), (25,), {"beta": 1.0}),
+    ]
+    return build(tensors, operators, [0], [25])
+
+
 def sum_of_two() -> bytes:
     """A model of two inputs, whose outputs are their sum and the first of them times the second."""
     tensors = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from micro_board import needs_board
 from micro_support.oracles import runner
-from package_models import dense, missing, run, softmax_of_floats, sum_of_two, tool
+from package_models import dense, lstm, missing, run, softmax_of_floats, sum_of_two, tool
 from processes import LONG, started
 
 from rudel.errors import CompileError
@@ -165,6 +165,32 @@ def test_the_timing_sketch_prints_what_comes_out(tmp_path: Path, integers: bool)
     assert printed[0] == "125"
     assert [float(word) for word in printed[2::2]] == pytest.approx(real.tolist(), abs=6e-5)
     assert lines[-1] == ["delay", "1000"]
+
+
+def test_readings_are_rounded_and_clamped_and_classes_named(tmp_path: Path) -> None:
+    names = ('a"b', "two words", "\u00e9")
+    compiled = compile_model(dense(5, 3), name="layer", class_names=names)
+    write_arduino(compiled, tmp_path)
+    sketch = tmp_path / "examples/layer/layer.ino"
+    readings = (
+        "const float readings[] = {0.05f, -0.05f, 100.0f, -100.0f, 1.0f};\n    const float reading = readings[i];"
+    )
+    sketch.write_text(sketch.read_text().replace("const float reading = 0;", readings))
+    lines = on_this_computer(tmp_path, "layer", tmp_path, 1)
+    given = np.array([[6, 0, 127, -128, 53]], np.int8)  # by a scale of 0.02 and a zero point of 3
+    (out,) = runner(dense(5, 3), "litert")([given])
+    printed = [" ".join(line[1:]) for line in lines if line[0] == "print"][2:]
+    assert printed[::4] == list(names)
+    assert [float(number) for number in printed[2::4]] == pytest.approx((0.05 * (out[0] + 7.0)).tolist(), abs=6e-5)
+
+
+def test_every_turn_of_a_sketch_with_an_lstm_prints_the_same(tmp_path: Path) -> None:
+    write_arduino(compile_model(lstm(), name="gate", stateless=True), tmp_path)
+    lines = on_this_computer(tmp_path, "gate", tmp_path, 3)
+    turns = [list(turn) for delayed, turn in itertools.groupby(lines, lambda line: line[0] == "delay") if not delayed]
+    printed = [[line[1] for line in turn if line[0] == "print"][2::2] for turn in turns]
+    assert len(printed) == 3
+    assert printed == [printed[0]] * 3
 
 
 @pytest.mark.parametrize(

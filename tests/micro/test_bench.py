@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from micro_board import needs_board
 from micro_layers import LAYERS, model
+from package_models import softmax_of_floats
+from typer.testing import CliRunner
 
+from rudel.cli.application import app
 from rudel.errors import RudelError
 from rudel.micro import compile_model
 from rudel.micro.bench import BenchError, bench, measure, uniform_inputs
@@ -115,6 +119,33 @@ def test_wrong_bits_are_seen() -> None:
     assert measure(compiled, inputs, wrong).differing == 1
 
 
+def test_floats_are_the_same_within_rounding() -> None:
+    needs_board()
+    compiled = compile_model(softmax_of_floats(32), name="floats", target="cortex-m4")
+    inputs = uniform_inputs(compiled, 2)
+    good = host_outputs(compiled, inputs)
+    wrong = [good[0], (np.frombuffer(good[1], np.float32) * np.float32(1.01)).tobytes()]
+    measured = measure(compiled, inputs, wrong)
+    assert (measured.differing, measured.exact) == (1, False)
+
+
+def test_the_command_measures_floats_of_a_file_with_any_name(tmp_path: Path) -> None:
+    needs_board()
+    file = tmp_path / "startup.tflite"
+    file.write_bytes(softmax_of_floats(32))
+    result = CliRunner().invoke(app, ["micro", "bench", str(file), "-n", "1"])
+    assert result.exit_code == 0, result.output
+    assert "1 inputs: the same within rounding as on this computer" in result.output
+
+
+@pytest.mark.parametrize("name", ["startup", "board", "harness", "bench_model", "bench"])
+def test_a_model_with_a_name_of_the_benchs_own_is_refused(name: str) -> None:
+    compiled = compile_model(model(LAYERS["dense"]), name=name, target="cortex-m4")
+    inputs = uniform_inputs(compiled, 1)
+    with pytest.raises(BenchError, match=rf"^The bench has C of its own that is called `{name}`: rename"):
+        measure(compiled, inputs, inputs)
+
+
 def test_a_target_without_a_board_is_one_sentence() -> None:
     with pytest.raises(RudelError, match=r"^`generic` cannot be measured: there are boards for cortex-m0, .*\.$"):
         bench(model(LAYERS["dense"]), target="generic")
@@ -132,6 +163,7 @@ def test_inputs_and_expectations_have_to_fit() -> None:
         measure(compiled, [], [])
 
 
+@pytest.mark.slow
 def test_the_benchmark_holds_its_claims(shared_data: Path, tmp_path: Path) -> None:
     needs_board()
     out = tmp_path / "numbers.json"

@@ -12,12 +12,13 @@ from micro_support.cases import KINDS
 from micro_support.int16_cases import INT16_KINDS
 from micro_support.models import Op, T, build
 from micro_support.oracles import runner
-from package_models import three_of_one_shape
+from package_models import lstm, three_of_one_shape
 
 from rudel.errors import CompileError
 from rudel.micro import operators
 from rudel.micro.check import check, random_inputs
 from rudel.micro.compiler import compile_model
+from rudel.micro.host import HostModel
 from rudel.micro.registry import OPERATORS
 from rudel.micro.schema import BUILTIN_OPERATORS
 
@@ -134,6 +135,22 @@ def test_models_live_side_by_side_in_one_program(tmp_path):
 
 
 @pytest.mark.usefixtures("gcc")
+def test_models_of_one_name_and_folder_each_run_their_own_c(tmp_path):
+    """As both halves of an Arduino library do, where they are compared with the interpreter."""
+    hosts = []
+    for added in (1, -7):
+        tensors = [
+            T((1, 3), scale=0.1),
+            T((1, 3), scale=0.1, data=np.full((1, 3), added, np.int8)),
+            T((1, 3), scale=0.1),
+        ]
+        model = build(tensors, [Op("ADD", (0, 1), (2,), {"activation": "NONE"})], [0], [2])
+        hosts.append(HostModel(compile_model(model, name="net"), tmp_path))
+    given = np.array([[10, 20, 30]], np.int8)
+    assert [host_model(given)[0].tolist() for host_model in hosts] == [[[11, 21, 31]], [[3, 13, 23]]]
+
+
+@pytest.mark.usefixtures("gcc")
 @pytest.mark.parametrize(
     "name", ["rudel", "rudel_", "my_rudel_net", "Rudel_x", "RUDEL_NET", "input", "weights", "main"]
 )
@@ -147,8 +164,8 @@ def test_any_name_of_a_model_makes_c_that_compiles(tmp_path, name):
     np.testing.assert_array_equal(host.invoke(library, compiled, inputs)[0], host.invoke(library, plain, inputs)[0])
 
 
-@pytest.mark.parametrize("name", ["string", "math", "stdint", "Stdio"])
-def test_a_model_whose_header_would_hide_one_of_the_c_library_is_refused(name):
+@pytest.mark.parametrize("name", ["string", "math", "stdint", "Stdio", "features", "newlib", "Arduino", "spi", "Wire"])
+def test_a_model_whose_header_would_hide_one_of_the_c_library_or_of_arduino_is_refused(name):
     with pytest.raises(CompileError, match=rf"its header {name}.h would hide"):
         compile_model(_of_many_operators(), name=name)
 
@@ -289,6 +306,36 @@ def test_outputs_that_are_inputs_or_constants_are_copied(tmp_path):
         assert shaped.tolist() == [[5, 6], [7, 8]]
         assert constant.tolist() == [1, 2, 3, 4]
         assert same.tolist() == [5, 6, 7, 8]
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_inferences_stand_alone_where_the_model_is_compiled_without_a_state(tmp_path):
+    data = np.random.default_rng(0)
+    first, second = ([data.integers(-128, 128, (1, 6, 5), np.int8)] for _ in range(2))
+    kept = compile_model(lstm(), name="kept")
+    forgotten = compile_model(lstm(), name="forgotten", stateless=True)
+    assert (kept.remembers, forgotten.remembers) == (True, False)
+    assert "_reset" in kept.header
+    assert "_reset" not in forgotten.header + forgotten.source
+    assert (kept.arena_bytes, kept.weights_bytes) == (forgotten.arena_bytes, forgotten.weights_bytes)
+    library = host.build([kept, forgotten], tmp_path)
+    alone = [runner(lstm(), "litert")(given)[0].tolist() for given in (first, second, second, first)]
+    for run in (host.invoke, host.invoke_inside):
+        found = [run(library, forgotten, given)[0].tolist() for given in (first, second, second, first)]
+        assert found == alone
+        assert run(library, kept, first)[0].tolist() == alone[0]
+        assert run(library, kept, first)[0].tolist() != alone[0]
+        library.kept_reset()
+
+
+@pytest.mark.usefixtures("gcc")
+def test_inputs_that_no_operator_reads_compile_without_a_warning(tmp_path):
+    tensors = [*(T((1, 3), scale=0.1) for _ in range(4)), T((1, 3), scale=0.1), T((1, 3), scale=0.1)]
+    operators = [Op("ADD", (1, 1), (4,), {"activation": "NONE"}), Op("ADD", (2, 2), (5,), {"activation": "NONE"})]
+    compiled = compile_model(build(tensors, operators, [0, 1, 2, 3], [4]), name="net")
+    given = [np.full((1, 3), value, np.int8) for value in (1, 10, 20, 30)]
+    (doubled,) = host.invoke(host.build([compiled], tmp_path), compiled, given)
+    assert doubled.tolist() == [[20, 20, 20]]
 
 
 def test_every_kind_of_the_documentation_is_tested():

@@ -32,6 +32,7 @@ MODELS = ("ad01", "hello_world", "ic_resnet8", "kws_dscnn", "micro_speech", "per
 WIDE = {
     "more channels than a block has": Layer(C, (3, 3, 72), 70),
     "more channels than a block has, odd, linear": Layer(C, (2, 3, 17), 67, activation="NONE", zero_points=(-7, 5)),
+    "a square window of one channel": Layer(C, (7, 7, 1), 8, (3, 3)),
     "a window of 32 bytes": Layer(C, (5, 6, 8), 7, (2, 2)),
     "a window beyond all borders": Layer(C, (2, 2, 3), 6, (5, 5)),
     "a window beyond all borders, dilated": Layer(C, (3, 2, 3), 4, (3, 3), dilation=2),
@@ -47,6 +48,7 @@ WIDE = {
 
 EVERYWHERE = (
     "pointwise, linear",
+    "pointwise, padded",
     "few channels",
     "dilated",
     "depthwise, linear",

@@ -100,6 +100,7 @@ def test_the_plain_form_is_clean_under_the_sanitizers(target: str, tmp_path: Pat
 ON_BOARD = (
     "pointwise of an odd number of pixels",
     "pointwise, linear",
+    "pointwise, padded",
     "3 x 3, linear, strides",
     "few channels",
     "three channels, wide",
@@ -108,6 +109,7 @@ ON_BOARD = (
     "many pixels, linear, stride 2",
     "many pixels, long rows",
     "many pixels, pointwise",
+    "many pixels, pointwise, padded",
     "depthwise of odd width",
     "depthwise, stride 2, odd",
     "depthwise, strides apart",

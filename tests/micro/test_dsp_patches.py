@@ -111,8 +111,8 @@ def test_every_number_of_bands_gives_the_same_bits(target: str, size: tuple[int,
         operators = (operator, *graph.operators[len(parts) :])
         banded = graph.replace(operators=operators)
         steps, memory = _lowered(banded, context)
-        text, _ = source_text("net", banded, steps, memory, "bands")
-        header = header_text("net", banded, memory, "bands")
+        text, _ = source_text("net", banded, steps, memory, "bands", False)
+        header = header_text("net", banded, memory, "bands", False)
         made = replace(whole, header=header, source=text, graph=banded, steps=steps, memory=memory)
         assert outputs(made) == wanted
 
@@ -120,6 +120,35 @@ def test_every_number_of_bands_gives_the_same_bits(target: str, size: tuple[int,
 def test_what_cannot_fit_is_one_sentence() -> None:
     with pytest.raises(CompileError, match=r"^The model needs [\d,]+ bytes of RAM .* may have 500: [\d,]+ too few\.$"):
         compile_model(picture_net(), name="net", target="cortex-m4", ram=500)
+
+
+def sound_net(rows: int) -> bytes:
+    """A net for raw sound: 9 x 1 by 8, and a pool by 8."""
+    weights = np.random.default_rng(0).integers(-127, 128, (16, 9, 1, 1)).astype(np.int8)
+    made = (rows - 9) // 8 + 1
+    scales, zeros = np.full(16, 0.01, np.float32), np.zeros(16, int)
+    tensors = [
+        T((1, rows, 1, 1), scale=1.0, zero_point=-3),
+        T(weights.shape, scale=scales, zero_point=zeros, data=weights),
+        T((16,), "int32", scale=scales, zero_point=zeros, data=np.zeros(16, np.int32)),
+        T((1, made, 1, 16), scale=3.0, zero_point=-128),
+        T((1, (made - 8) // 8 + 1, 1, 16), scale=3.0, zero_point=-128),
+    ]
+    strides = {"padding": "VALID", "stride_h": 8, "stride_w": 1}
+    operators = [
+        Op("CONV_2D", (0, 1, 2), (3,), {**strides, "dilation_h": 1, "dilation_w": 1, "activation": "RELU"}),
+        Op("MAX_POOL_2D", (3,), (4,), {**strides, "filter_h": 8, "filter_w": 1, "activation": "NONE"}),
+    ]
+    return build(tensors, operators, [0], [4])
+
+
+def test_more_rows_than_the_table_of_bands_can_hold_are_not_computed_in_bands() -> None:
+    longest = (1 << 15) - 1
+    whole, banded = (compile_model(sound_net(longest), name="net", ram=ram) for ram in (None, 50_000))
+    assert "PATCHES" in kinds(banded)
+    assert outputs(banded) == outputs(whole)
+    with pytest.raises(CompileError, match=r"^The model needs [\d,]+ bytes of RAM .* may have 50,000: "):
+        compile_model(sound_net(longest + 1), name="net", ram=50_000)
 
 
 def test_what_fits_is_left_as_it_is() -> None:

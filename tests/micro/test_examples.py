@@ -1,6 +1,7 @@
 """Inputs of the user's for `rudel micro check`."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,3 +29,10 @@ def test_what_holds_no_numbers_is_refused(tmp_path: Path, content: bytes | None)
         read_examples(path)
     with pytest.raises(CompileError, match=r"none\.npy` cannot be read"):
         read_examples(tmp_path / "none.npy")
+
+
+@pytest.mark.parametrize("arrays", [{}, {"y": np.zeros(3)}])
+def test_a_file_without_inputs_is_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    np.savez(tmp_path / "some.npz", **arrays)
+    with pytest.raises(CompileError, match=r"some\.npz` has no inputs: save one array for each input of the model\."):
+        read_examples(tmp_path / "some.npz")

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from rudel.errors import CompileError
 from rudel.micro.arithmetic import ROUNDINGS
 from rudel.micro.check import check
 from rudel.micro.compiler import compile_model
@@ -62,6 +63,27 @@ def test_real_inputs_are_checked_too(shared_data):
     angles = np.linspace(0, 6.28, 50, dtype=np.float32)[:, None]
     result = check(compile_model(path), path.read_bytes(), count=0, real=[angles])
     assert (result.random, result.real, result.passed) == (0, 50, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (np.array([[12], [200]], np.uint8), "contain 200, which does not fit int8: give integers from -128 to 127, or"),
+        (np.array([[-129]]), "contain -129, which does not fit int8"),
+        (np.array([[0.5], [np.nan]], np.float32), "contain nan, which does not fit int8"),
+    ],
+)
+def test_real_inputs_that_the_model_cannot_take_are_refused(shared_data, values, problem):
+    path = shared_data / "tflite" / "hello_world_int8.tflite"
+    with pytest.raises(CompileError, match=f"^Examples for the input `.*` {problem}"):
+        check(compile_model(path), path.read_bytes(), count=0, real=[values])
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_infinite_inputs_are_the_ends_of_the_range(shared_data):
+    path = shared_data / "tflite" / "hello_world_int8.tflite"
+    given = np.array([[np.inf], [-np.inf], [1e30]], np.float32)
+    assert check(compile_model(path), path.read_bytes(), count=0, real=[given]).passed
 
 
 @pytest.mark.usefixtures("gcc", "interpreters")

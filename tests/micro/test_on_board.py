@@ -18,7 +18,7 @@ import pytest
 from micro_board import needs_board
 from micro_layers import LAYERS, model
 from missing import skip_or_fail
-from package_models import run, sum_of_two
+from package_models import run, softmax_of_floats, sum_of_two
 
 from rudel.data.collecting.port import SerialPort, opened
 from rudel.errors import DataError
@@ -240,6 +240,22 @@ def test_several_inputs_and_outputs_lie_one_after_the_other(tmp_path: Path) -> N
         assert run_on_board(port, two, inputs, host_outputs(two, inputs)).differing == 0
         wrong = [bytes(8)] * 5
         assert run_on_board(port, two, inputs, wrong).differing == 5
+
+
+def test_floats_of_a_board_are_the_same_within_rounding(tmp_path: Path) -> None:
+    needs_board()
+    floats = compile_model(softmax_of_floats(32), name="floats", target="cortex-m4")
+    inputs = uniform_inputs(floats, 1)
+    with emulated(image_of(floats, tmp_path)) as board, opened(board.port) as port:
+        found = run_on_board(port, floats, inputs, host_outputs(floats, inputs))
+    assert (found.differing, found.exact) == (0, False)
+
+
+@pytest.mark.parametrize("name", ["board", "bench_line", "bench"])
+def test_a_model_with_a_name_of_the_sketchs_own_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=rf"^The bench has C of its own that is called `{name}`: rename"):
+        write_sketch(compile_model(MODEL, name=name), tmp_path / "sketch")
+    assert not (tmp_path / "sketch").exists()
 
 
 def test_the_command_writes_the_sketch_and_runs_the_board(image: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from micro_support.models import Op, T, build
 from micro_support.oracles import runner
-from package_models import dense, run, softmax_of_floats, sum_of_two, three_of_one_shape, tool
+from package_models import dense, lstm, run, softmax_of_floats, sum_of_two, three_of_one_shape, tool
 
 from rudel.errors import CompileError
 from rudel.micro import compile_model
@@ -21,7 +22,7 @@ from rudel.micro.packages import wasm, write_wasm
 # Loads a model as its reader would, runs `code` on it with the arrays in `given`, and prints what that returns.
 SCRIPT = """
 import {{ readFileSync }} from "node:fs";
-import {{ inputs, load, outputs }} from "./{name}.js";
+import {{ classes, inputs, load, outputs }} from "./{name}.js";
 const model = await load();
 const given = JSON.parse(readFileSync("given.json"));
 const listed = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
@@ -93,6 +94,20 @@ def test_halves_are_rounded_away_from_zero(tmp_path: Path) -> None:
         "const o = Float32Array.from(model.invoke(given), (v) => (v - outputs[0].zeroPoint) * outputs[0].scale); "
         "return [o, o]", numbers,
     )  # fmt: skip
+
+
+def test_it_names_the_classes_of_its_outputs(sine: Path, tmp_path: Path) -> None:
+    names = ["dog", 'a "cat"\n', "größer 🐈"]
+    write_wasm(compile_model(dense(5, 3), name="layer", class_names=names), tmp_path)
+    assert in_node(tmp_path, "layer", "return classes") == names
+    assert in_node(sine, "sine", "return classes") == []
+
+
+def test_it_says_which_real_numbers_integers_stand_for(sine: Path) -> None:
+    found = re.findall(r"real numbers from (\S+) to (\S+)\n", (sine / "sine.js").read_text())
+    ends = "return [inputs, outputs].map(([side]) => [side.least, side.greatest].map((n) => real(n, side)))"
+    computed = in_node(sine, "sine", f"const real = (n, p) => (n - p.zeroPoint) * p.scale; {ends}")
+    assert [[float(end) for end in port] for port in found] == [pytest.approx(port, rel=1e-3) for port in computed]
 
 
 def test_it_is_loaded_from_bytes_and_addresses_too(sine: Path) -> None:
@@ -170,6 +185,19 @@ def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:
         )
         == []
     )
+
+
+def test_inferences_of_an_lstm_stand_alone_or_go_on(tmp_path: Path) -> None:
+    given = np.random.default_rng(0).integers(-128, 128, 30).tolist()
+    alone = runner(lstm(), "litert")([np.array(given, np.int8).reshape(1, 6, 5)])[0].ravel().tolist()
+    code = "const first = model.invoke(given), second = model.invoke(given); model.reset(); "
+    code += "return [first, second, model.invoke(given)]"
+    for stateless in (True, False):
+        folder = tmp_path / str(stateless)
+        write_wasm(compile_model(lstm(), name="gate", stateless=stateless), folder)
+        first, second, after_reset = in_node(folder, "gate", code, given)
+        assert first == after_reset == alone
+        assert (second == alone) == stateless
 
 
 def test_a_model_with_infinite_constants(tmp_path: Path) -> None:

@@ -164,8 +164,11 @@ OWN_LAB = {"lab.md"}
 ON_SLURM = {"slurm.md"}
 """Pages that submit jobs."""
 
-SLOW = {"cluster.md", "laptop-and-gpu-box.md"}
-"""Pages that --slow runs: hosts.md, plan.md and strategies.md do on hosts what these do, and in less time."""
+SLOW = {"cluster.md", "laptop-and-gpu-box.md", "plan.md"}
+"""Pages that --slow runs: hosts.md and strategies.md do on hosts what these do, and in less time.
+
+`tests/training/replicas/test_plan_on_workers.py` and `tests/cli/test_plan.py` show what plan.md does.
+"""
 
 SIGNS = "Sign-Language-Digits-Dataset"
 """A data set of photographs, and the folder that a clone of it is."""

@@ -10,7 +10,7 @@ import typer
 from pages.blocks import PAGES, ROOT
 
 import rudel.errors
-from rudel.cli.main import app
+from rudel.cli.application import app
 
 INSTEAD = {
     r"told": "reported, described",

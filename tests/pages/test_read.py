@@ -70,7 +70,7 @@ def test_every_block_is_found(page: Path) -> None:
     fences = re.findall(r"^ *(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
     blocks = blocks_of(page)
     assert len(fences) == 2 * (len(blocks) + sum(block.output is not None for block in blocks))
-    assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", "yaml", "cpp", ""}
+    assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", "yaml", "cpp", "js", ""}
 
 
 @pytest.mark.parametrize(

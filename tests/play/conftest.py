@@ -13,6 +13,7 @@ import pytest
 from browser import Browser, Page
 
 import rudel
+from rudel.export.exporting import Exported
 from rudel.play.opening import open_run
 from rudel.play.play_server import PlayServer
 from rudel.play.player import Player
@@ -50,17 +51,23 @@ def player(run: Path) -> Player:
 
 
 @pytest.fixture(scope="session")
-def exported(
+def export(
     run: Path,
     lacking: Callable[[str], NoReturn],
     exporting: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """The folder of its page."""
+) -> Exported:
+    """Its page, in a folder of several words."""
     if missing := [name for name in ("tensorflow", "ziglang") if importlib.util.find_spec(name) is None]:
         lacking(f"This test needs {' and '.join(missing)}: pip install 'rudel[export,micro]'")
     with exporting():
-        return rudel.export(run, "page", tmp_path_factory.mktemp("exported") / "guess").path
+        return rudel.export(run, "page", tmp_path_factory.mktemp("exported") / "of this run" / "guess")
+
+
+@pytest.fixture(scope="session")
+def exported(export: Exported) -> Path:
+    """The folder of that page."""
+    return export.path
 
 
 @pytest.fixture(scope="session")

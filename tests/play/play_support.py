@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +30,12 @@ def serving(server: ThreadingHTTPServer) -> Iterator[str]:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
+    unanswered: Collection[str] = ()
+
+    def do_GET(self) -> None:
+        if self.path not in self.unanswered:
+            super().do_GET()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""
 
@@ -39,9 +45,10 @@ class _Server(ThreadingHTTPServer):
         """A browser that went away is no error."""
 
 
-def folder_server(folder: Path) -> ThreadingHTTPServer:
-    """Any web server."""
-    return _Server(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+def folder_server(folder: Path, unanswered: Collection[str] = ()) -> ThreadingHTTPServer:
+    """Any web server; it closes the connection where an `unanswered` path is requested."""
+    handler = type("Handler", (_Quiet,), {"unanswered": unanswered})
+    return _Server(("127.0.0.1", 0), partial(handler, directory=str(folder)))
 
 
 Stroke = Sequence[Sequence[float]]

@@ -1,9 +1,12 @@
 """The page in a browser: what it guesses, how it is used, and that it keeps to itself."""
 
+import dataclasses
+import os
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -11,7 +14,12 @@ from browser import Browser, Page
 from play_support import CLASSES, draw, draw_stroke, folder_server, guessed, serving
 from predicting import predict_files
 
-from rudel.play.page_files import POLICY
+from rudel.errors import DataError
+from rudel.export.exporting import Exported
+from rudel.play.drawing import Drawing
+from rudel.play.page_files import POLICY, write_page
+from rudel.play.play_server import PlayServer
+from rudel.play.player import Player
 
 NAMES = """[...document.querySelectorAll("button, canvas, summary, [role]")].filter((one) => one.checkVisibility()
   && !(one.getAttribute("aria-label") || one.textContent.trim() || one.getAttribute("aria-labelledby"))).length"""
@@ -45,6 +53,65 @@ def test_without_a_network_it_guesses(exported: Path, browser: Browser, real: Ca
         assert page.problems == []
 
 
+def write_fixed_page(folder: Path, classes: list[str]) -> None:
+    """Writes a page whose model takes everything for the first class."""
+    folder.mkdir(exist_ok=True)
+    shares = [1, *(0 for _ in classes[1:])]
+    (folder / "fixed.js").write_text(f"export const load = async () => ({{ run: () => {shares} }});")
+    about = {"classes": classes, "side": 28, "lineWidth": 16, "inputSide": 28, "margin": None, "logits": False}
+    write_page(folder, about | {"module": "fixed.js", "offline": True, "attribution": ""})
+
+
+@pytest.fixture
+def fixed_address(tmp_path: Path) -> Iterator[str]:
+    """Where a page of the classes `cat` and `constructor` is served, which takes everything for a `cat`."""
+    write_fixed_page(tmp_path / "fixed", ["cat", "constructor"])
+    with serving(folder_server(tmp_path / "fixed")) as address:
+        yield address
+
+
+def test_what_the_server_has_comes_before_what_the_browser_keeps(browser: Browser, tmp_path: Path) -> None:
+    folder, unanswered = tmp_path / "page", set[str]()
+    shown = "[...document.querySelectorAll('#bars li')].map((one) => one.dataset.name)"
+    failed = "document.getElementById('problem').textContent.startsWith('The model could not be loaded')"
+    with serving(folder_server(folder, unanswered)) as address, browser.page() as page:
+        write_fixed_page(folder, ["cat", "dog"])
+        page.open(address)
+        page.until("document.body.dataset.ready && navigator.serviceWorker.controller !== null")
+        unanswered.add("/model.json")
+        page.open(address)
+        assert page.until(f"document.body.dataset.ready && {shown}") == ["cat", "dog"], "the same version is kept"
+        write_fixed_page(folder, ["cat", "fish"])
+        page.open(address)
+        assert page.until(failed), "a new page does not take the old model"
+        unanswered.clear()
+        page.open(address)
+        assert page.until(f"document.body.dataset.ready && {shown}") == ["cat", "fish"]
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "index.html").write_text("<title>another site</title>")
+        os.utime(folder / "index.html", (0, 0))
+        page.open(address)
+        page.until("document.title === 'another site'")
+        page.until("navigator.serviceWorker.getRegistrations().then((found) => found.length === 0)")
+        assert page.value("caches.keys()") == []
+
+
+def test_why_the_server_does_not_guess_is_shown(player: Player, browser: Browser) -> None:
+    def refuse(image: Any) -> NoReturn:
+        raise DataError("There is too little ink in this drawing.")
+
+    refusing = dataclasses.replace(player, drawing=Drawing(64, 48, 28, by_recipe=True), read_image=refuse)
+    problem = "!document.getElementById('problem').hidden && document.getElementById('problem').textContent"
+    with serving(PlayServer(refusing)) as address, browser.page(address) as page:
+        page.until("document.body.dataset.ready")
+        draw_stroke(page, [[0, 255], [0, 255]])
+        assert page.until(problem) == "There is too little ink in this drawing."
+        page.ask("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        draw_stroke(page, [[255, 0], [0, 255]])
+        page.until("document.getElementById('problem').textContent.startsWith('Rudel no longer answers.')")
+
+
 def test_it_asks_for_nothing_but_its_own_files(
     static_address: str, served_address: str, opened: Callable[..., Any], real: Callable[[int], Any]
 ) -> None:
@@ -67,6 +134,15 @@ def test_the_server_guesses_where_the_page_cannot(
         assert page.value("document.getElementById('where').textContent") == "Rudel on this computer"
         share = page.value("document.querySelector('#bars li').innerText").split()[-1]
         assert int(share.strip("%")) / 100 == pytest.approx(ranking[0][1], abs=0.05)
+
+
+def test_the_server_guesses_where_the_browser_cannot_run_the_model(
+    player: Player, opened: Callable[..., Any], real: Callable[[int], Any], tmp_path: Path
+) -> None:
+    (tmp_path / "net.js").write_text("export const load = async () => { throw new WebAssembly.CompileError('SIMD'); };")
+    with serving(PlayServer(player, module=lambda: tmp_path)) as address, opened(address) as page:
+        assert draw(page, real(1)[9][0]) in CLASSES
+        assert page.value("document.getElementById('where').textContent") == "Rudel on this computer"
 
 
 def test_drawing_by_keyboard(static_address: str, opened: Callable[..., Any]) -> None:
@@ -147,6 +223,24 @@ def test_it_speaks_german(static_address: str, opened: Callable[..., Any], real:
         assert text != english
 
 
+def test_a_class_is_called_by_its_name_whatever_that_is(fixed_address: str, opened: Callable[..., Any]) -> None:
+    with opened(fixed_address) as page:
+        page.value("document.getElementById('de').click()")
+        bars = page.value("[...document.querySelectorAll('#bars li')].map((one) => one.children[1].textContent)")
+        assert bars == ["Katze", "constructor"]
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Skipped"), ("de", "Übersprungen")])
+def test_a_word_that_is_skipped(fixed_address: str, opened: Callable[..., Any], language: str, said: str) -> None:
+    with opened(fixed_address) as page:
+        page.value(f"document.getElementById('{language}').click()")
+        page.value("document.getElementById('play').click()")
+        _press_go(page)
+        _press_go(page)
+        page.value("document.getElementById('pass').click()")
+        assert page.value("document.querySelector('.verdict').textContent").startswith(said)
+
+
 def test_a_game_from_start_to_end(
     static_address: str, opened: Callable[..., Any], real: Callable[[int], Any], drawings_folder: Path
 ) -> None:
@@ -189,6 +283,11 @@ def test_time_runs_out(static_address: str, opened: Callable[..., Any]) -> None:
         page.ask("Emulation.setVirtualTimePolicy", policy="advance", budget=21_000)
         page.until("document.getElementById('task').hidden")
         assert page.value("document.querySelector('.verdict').textContent").startswith("Time is up")
+
+
+def test_a_note_says_how_to_serve_it(export: Exported) -> None:
+    command = export.notes[-1].removeprefix("Try it: ")
+    assert shlex.split(command) == ["python3", "-m", "http.server", "--directory", str(export.path)]
 
 
 def test_opened_as_a_file_it_says_what_to_do(exported: Path, browser: Browser, tmp_path: Path) -> None:

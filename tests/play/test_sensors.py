@@ -3,12 +3,16 @@
 import base64
 import contextlib
 import json
+import os
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -19,13 +23,17 @@ from missing import skip_or_fail
 from play_support import folder_server, serving
 
 import rudel
+from rudel.backend import keras_on_jax
 from rudel.data.motion import read_folder as motions_of
 from rudel.data.sound.recording import decode
 from rudel.errors import ServeError
-from rudel.play.listener import Listener
-from rudel.play.module import PageModule
+from rudel.features import LogMel
+from rudel.features.layer import Features
+from rudel.play.listener import Listener, listener_of
+from rudel.play.module import PageModule, missing_packages
 from rudel.play.opening import newest_run, open_run
 from rudel.play.play_server import PlayServer
+from rudel.runs.run_directory import RunDirectory
 
 WORDS, SPOKEN = ("6", "7"), ("7", "6", "6", "7")
 MOVEMENTS = 4  # of each kind
@@ -122,6 +130,46 @@ def test_the_features_of_the_page_are_those_of_numpy(ears: Path, words: Path, ke
     np.testing.assert_array_equal(found, features(sound))
 
 
+def test_a_word_is_found_once_however_short_the_rest_after_it(ears: Path, microphone: Path, browser: Browser) -> None:
+    given = base64.b64encode(decode(microphone.read_bytes(), 8000).tobytes()).decode()
+    script = f"""{LISTENER}
+      const bytes = await (await fetch(features + ".wasm")).arrayBuffer();
+      const {{ instance }} = await WebAssembly.instantiate(bytes);
+      const listener = new Listener({{ ...about, resting: 1 }}, await module.load(), instance.exports);
+      const sound = new Int16Array(Uint8Array.from(atob("{given}"), (letter) => letter.charCodeAt(0)).buffer);
+      const found = [];
+      for (let i = 0; i + about.hop <= sound.length; i += about.hop) {{
+        const answer = listener.push(sound.slice(i, i + about.hop));
+        if (answer?.found >= 0) found.push(about.classes[answer.found]);
+      }}
+      return found;
+    }})()"""
+    with serving(folder_server(ears)) as address, browser.page(address) as page:
+        page.until("document.body.dataset.ready")
+        assert page.value(script) == list(SPOKEN)
+        assert page.problems == []
+
+
+def test_a_word_that_is_said_again_a_second_later_is_found_again(ears: Path, browser: Browser) -> None:
+    script = f"""{LISTENER}
+      const bytes = await (await fetch(features + ".wasm")).arrayBuffer();
+      const {{ instance }} = await WebAssembly.instantiate(bytes);
+      const other = about.passedOver.findIndex((passed) => passed);
+      let runs = 0;
+      const seen = () => [6, 18].some((begin) => runs >= begin && runs < begin + 6) ? 0 : other;
+      const model = {{ invoke: () => Int8Array.from(about.classes, (_, i) => i === seen() ? 127 : -128) }};
+      const listener = new Listener({{ ...about, every: 1, resting: 12 }}, model, instance.exports);
+      const found = [];
+      for (; runs < 40; runs++) if (listener.push(new Int16Array(about.hop)).found >= 0) found.push(runs);
+      return found;
+    }})()"""
+    with serving(folder_server(ears)) as address, browser.page(address) as page:
+        page.until("document.body.dataset.ready")
+        first, second = page.value(script)
+        assert second - first == 13
+        assert page.problems == []
+
+
 def hear_all(page: Page, address: str) -> None:
     """Has all words said, and again where a computer too busy to fetch them from its microphone in time lost some."""
     for last in (False, False, True):
@@ -142,6 +190,46 @@ def test_words_from_the_microphone_are_recognised(ears: Path, listening: Browser
         assert page.value(f"new Set({painted}).size") > 20
         assert page.problems == []
         assert {url[: len(address)] for url in page.requested} == {address}
+
+
+def test_a_microphone_that_cannot_be_used_is_let_go(ears: Path, listening: Browser, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(ears, tmp_path / "page"))
+    (folder / "microphone.js").unlink()
+    said = "document.getElementById('problem').textContent"
+    with serving(folder_server(folder)) as address, listening.page(address) as page:
+        page.until("document.body.dataset.ready")
+        page.value("""(() => {
+          const [devices, tracks] = [navigator.mediaDevices, []];
+          const given = devices.getUserMedia.bind(devices);
+          devices.getUserMedia = async (wanted) => {
+            const stream = await given(wanted);
+            tracks.push(...stream.getTracks());
+            return stream;
+          };
+          globalThis.tracks = tracks;
+        })()""")
+        page.value("document.getElementById('start').click()")
+        page.until(f"{said}.startsWith('The microphone could not be started (')")
+        assert page.value("tracks.map((track) => track.readyState)") == ["ended"]
+        assert not page.value("document.getElementById('start').disabled")
+
+
+def test_a_page_that_may_not_use_the_microphone_says_so(ears: Path) -> None:
+    said = "document.getElementById('problem').textContent"
+    program = find() or skip_or_fail(f"There is no browser: {COMMAND}")
+    with (
+        started(program, "--use-fake-device-for-media-stream") as browser,
+        serving(folder_server(ears)) as address,
+        browser.page(address) as page,
+    ):
+        page.until("document.body.dataset.ready")
+        profile = page.ask("Target.getTargetInfo")["targetInfo"]["browserContextId"]
+        refused = {"permission": {"name": "microphone"}, "setting": "denied", "browserContextId": profile}
+        browser.ask("Browser.setPermission", **refused)
+        page.value("document.getElementById('start').click()")
+        page.until(
+            f"{said} === 'The microphone cannot be used: allow this page to use it, and press the button again.'"
+        )
 
 
 def without_a_network(page: Page, folder: Path) -> None:
@@ -298,6 +386,50 @@ def test_sound_is_resampled(tmp_path: Path) -> None:
         assert np.abs(np.array(low)[n] - wanted).max() < 16384 * 0.003, (given, to)
         if given > to:
             assert np.abs(np.array(high)[n]).max() < 16384 * 0.003, "what the model's rate cannot hold is filtered out"
+
+
+def test_sound_without_probabilities_is_refused(tmp_path: Path) -> None:
+    keras = keras_on_jax()
+    sound = keras.Input((8000,), dtype="int16")
+    frames = keras.layers.Rescaling(1 / 128)(Features(LogMel(8000))(sound))
+    logits = keras.layers.Dense(2)(keras.layers.GlobalAveragePooling1D()(frames))
+    classes = keras.Model(sound, keras.layers.Softmax()(logits))
+    directory = RunDirectory(tmp_path)
+    directory.write_config({"class_names": list(WORDS)})
+    listener = listener_of(directory, classes)
+    assert listener is not None
+    assert listener.classes == WORDS
+    model = keras.Model(sound, logits)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ServeError, match=r"does not give probabilities, .*: let its model end in a softmax"):
+        listener_of(directory, model)
+
+
+def test_requests_at_the_moment_when_the_module_is_made_all_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: Callable[[str], NoReturn]
+) -> None:
+    if missing := missing_packages():
+        lacking(f"This test needs {' and '.join(missing)}: pip install 'rudel[export,micro]'")
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+    model, ended, together = tmp_path / "model.keras", tmp_path / "ended", threading.Barrier(8)
+    command = 'exec 3> "$1"; mkdir -p "$0/model" && touch "$0/model/made.js"'
+    os.mkfifo(ended)
+
+    def request(module: PageModule) -> list[str]:
+        together.wait()
+        while (made := module()) is None:
+            pass
+        return [path.name for path in made.iterdir()]
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+        threads = stack.enter_context(ThreadPoolExecutor(8))
+        for number in range(30):
+            model.write_text(f"the model number {number}")
+            module = PageModule(model, lambda out: ["sh", "-c", command, str(out), str(ended)])
+            assert ended.read_bytes() == b""  # when the process closes it, at its end
+            assert list(threads.map(request, 8 * [module])) == 8 * [["made.js"]]
 
 
 def test_without_a_place_for_the_module_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,11 @@ def test_runs_that_cannot_be_played_with(run: Path, tmp_path: Path, monkeypatch:
         open_run(Path("runs/numbers"))
     with pytest.raises(ServeError, match="is not a classifier"):
         open_run(Path("runs/grey"))
+    net = keras.Sequential([keras.Input((4, 4)), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")])
+    net.compile("adam", "sparse_categorical_crossentropy")
+    rudel.fit(net, np.eye(4, dtype="float32")[None], np.zeros(1), run="runs/shares", epochs=1, verbose=False)
+    with pytest.raises(ServeError, match="runs/shares learned from numbers from 0 to 1, and drawings have pixels"):
+        open_run(Path("runs/shares"))
     assert newest_run() is None
     shutil.copytree(run, "runs/quickdraw")
     found = newest_run()

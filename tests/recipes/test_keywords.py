@@ -96,6 +96,32 @@ def test_speakers_are_held_out_and_others_are_unknown(folder: Path) -> None:
         recipe.data(recipe.settings({}), source=None)
 
 
+def test_a_word_may_be_absent_from_what_is_evaluated(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "rising", tmp_path / "rising")
+    recipe = find_recipe("keywords")
+    settings = recipe.settings({"words": "falling,rising"})
+    names = ["falling", "rising", "unknown", "silence"]
+    found = recipe.evaluation(settings, source=str(tmp_path), split=None, class_names=names)
+    assert np.bincount(found.examples.y).tolist() == [0, 30, 0, 30]
+    with pytest.raises(DataError, match="has no class `falling`: there are rising"):
+        recipe.evaluation(recipe.settings({"words": "falling"}), source=str(tmp_path), split=None, class_names=names)
+    shutil.copytree(folder / "steady", tmp_path / "steady")
+    with pytest.raises(DataError, match="has no class `falling`: there are rising, steady"):
+        recipe.data(settings, source=str(tmp_path))
+
+
+def test_silence_that_is_held_out_is_not_that_of_the_training(folder: Path) -> None:
+    recipe = find_recipe("keywords")
+    settings = recipe.settings({"words": "falling,rising,steady", "validation": 0.5})
+    dataset = recipe.data(settings, source=str(folder))
+    assert dataset.validation is not None
+    every = recipe.evaluation(settings, source=str(folder), split=None, class_names=dataset.class_names).examples
+    silent = [part.x[part.y == 4] for part in (dataset.train, dataset.validation, every)]
+    assert [len(part) for part in silent] == [15, 15, 30]
+    learned = {window.tobytes() for window in silent[0]}
+    assert not learned & {window.tobytes() for part in silent[1:] for window in part}
+
+
 def test_a_few_recordings_are_enough(run: Path, folder: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["steps"] == 400
     assert evaluate_run(run, folder).metrics["accuracy"] > 0.8
@@ -108,6 +134,7 @@ def test_background_noise_is_mixed_in_and_is_no_class(folder: Path, tmp_path: Pa
     (noise / "README.md").write_text("Noise.")
     hum = 0.05 * np.sin(2 * np.pi * 100 * np.arange(48_000) / 16_000)
     soundfile.write(noise / "hum.flac", hum, 16_000)
+    (noise / "._hum.wav").write_bytes(b"\0\5\x16\7")  # as macOS writes beside a file on a foreign disk
     recipe = find_recipe("keywords")
 
     def hums(settings: dict[str, str]) -> float:

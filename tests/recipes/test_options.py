@@ -49,6 +49,10 @@ def test_arguments_become_options_without_those_that_are_given() -> None:
         ("rate", "2", 2.0),
         ("rate", "1e-3", 0.001),
         ("names", "b, alarm clock", ("b", "alarm clock")),
+        ("names", 'id, "Price, net"', ("id", "Price, net")),
+        ("names", "Price\n(net), id", ("Price\n(net)", "id")),
+        ("names", '"Price,\nnet", id', ("Price,\nnet", "id")),
+        ("names", "", ()),
         ("limit", "5", 5),
         ("limit", "none", None),
         ("net", "cnn", "cnn"),
@@ -63,7 +67,10 @@ def test_texts_are_read_by_the_type_of_the_option(name: str, text: str, value: A
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(("name", "text"), [("size", "1.5"), ("rate", "x"), ("net", "rnn"), ("bias", "perhaps")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("size", "1.5"), ("rate", "x"), ("net", "rnn"), ("bias", "perhaps"), ("names", '"a'), ("names", '"a"\nb')],
+)
 def test_texts_that_do_not_fit_are_refused(name: str, text: str) -> None:
     with pytest.raises(OptionError, match=f"`{name}`"):
         options_of(recipe(data, model), GIVEN)[name].read(text)

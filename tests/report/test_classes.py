@@ -3,7 +3,7 @@ import pytest
 
 from rudel.report.classes import score
 from rudel.report.confusion import confusion_matrix, most_confused, row_shares
-from rudel.report.predictions import summarise
+from rudel.report.predictions import Predictions, summarise
 
 
 def brute_force(truth, predicted, classes):
@@ -13,6 +13,13 @@ def brute_force(truth, predicted, classes):
     ]
 
 
+def answers_of(matrix):
+    """Answers that have this confusion matrix."""
+    cells = np.array([place for place, count in np.ndenumerate(np.array(matrix)) for _ in range(count)])
+    probabilities = np.eye(len(matrix))[cells[:, 1]]
+    return summarise(probabilities, cells[:, 0])
+
+
 @pytest.mark.parametrize("classes", [2, 5, 13])
 def test_confusion_and_scores_equal_a_count_by_hand(make_answers, classes):
     predictions = summarise(*make_answers(classes, 400))
@@ -20,7 +27,7 @@ def test_confusion_and_scores_equal_a_count_by_hand(make_answers, classes):
     matrix = confusion_matrix(predictions, classes)
     assert matrix.tolist() == brute_force(truth, predicted, classes)
     np.testing.assert_allclose(row_shares(matrix).sum(axis=1), 1)
-    scores = score(matrix)
+    scores = score(predictions, classes)
     for c in range(classes):
         hits = sum(t == p == c for t, p in zip(truth, predicted, strict=True))
         precision, recall = hits / predicted.count(c), hits / truth.count(c)
@@ -31,16 +38,16 @@ def test_confusion_and_scores_equal_a_count_by_hand(make_answers, classes):
 
 
 def test_scores_that_are_not_defined_are_nan():
-    scores = score(np.array([[2, 0, 0], [1, 0, 0], [0, 0, 0]]))
+    scores = score(answers_of([[2, 0, 0], [1, 0, 0], [0, 0, 0]]), 3)
     np.testing.assert_array_equal(scores.precision, [2 / 3, np.nan, np.nan])
     np.testing.assert_array_equal(scores.recall, [1, 0, np.nan])
     np.testing.assert_array_equal(scores.f1, [0.8, 0, np.nan])
 
 
 def test_most_confused_pairs_come_in_order_and_without_the_right_ones():
-    matrix = np.array([[9, 2, 0], [4, 9, 2], [0, 0, 9]])
-    assert most_confused(matrix, 5) == [(1, 0, 4), (0, 1, 2), (1, 2, 2)]
-    assert most_confused(matrix, 1) == [(1, 0, 4)]
+    predictions = answers_of([[9, 2, 0], [4, 9, 2], [0, 0, 9]])
+    assert most_confused(predictions, 5) == [(1, 0, 4), (0, 1, 2), (1, 2, 2)]
+    assert most_confused(predictions, 1) == [(1, 0, 4)]
 
 
 def test_the_page_shows_each_count_and_each_class(whole, make_answers):
@@ -66,6 +73,24 @@ def test_345_classes_are_a_picture_and_a_table_of_pairs(run):
     assert len(page.table("The most confused pairs")) == 15
     assert len(page.table("Scores of each class")) == 345
     assert len(page.text) < 1_000_000
+
+
+def test_a_hundred_thousand_classes_take_no_memory_by_their_square():
+    classes = 100_000  # whose matrix would have 80 GB
+    truth = np.arange(300)
+    predicted = np.where(truth < 9, classes - 1 - truth // 5, truth)
+    sure = np.ones(300, np.float32)
+    predictions = Predictions(truth.astype("int32"), predicted.astype("int32"), sure, sure)
+    scores = score(predictions, classes)
+    assert (scores.recall[9], scores.precision[classes - 1], scores.support.sum()) == (1, 0, 300)
+    assert most_confused(predictions, 2) == [(0, classes - 1, 1), (1, classes - 1, 1)]
+
+
+def test_beyond_a_thousand_classes_the_pairs_stay_and_the_picture_goes(run):
+    page = run.config(class_names=[f"c{i}" for i in range(1001)]).predictions(1001, 500, pictures=False).report()
+    assert not [svg for svg in page.all("svg") if "Confusion" in svg.get("aria-label", "")]
+    assert len(page.table("The most confused pairs")) == 15
+    assert len(page.table("Scores of each class")) == 1001
 
 
 @pytest.mark.parametrize("classes", [1, 2, 20, 21, 60])

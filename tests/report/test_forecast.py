@@ -50,6 +50,17 @@ def test_what_happened_tells_steps_from_merging(whole):
     assert "50 %50 %" in whole.report().words("tfoot")
 
 
+def test_what_happened_counts_the_hosts_of_before_a_resumption(whole):
+    (whole.path / "plan.json").write_text(plan())
+    host = {"steps": 5, "seconds": 3.0, "waited": 1.0, "merged_at": 1, "memory": 1, "cpu": 1, "sent": 1, "received": 1}
+    hosts = [{"a": host, "b": host}, {"a": host}]
+    whole.rounds(
+        [{"round": n, "step": 10 * n, "seconds": 4.0, "sent": 2, "received": 2, "hosts": hosts[n - 1]} for n in (1, 2)]
+    )
+    whole.summary(hosts=["a"])
+    assert "what happened2" in whole.report().words("tfoot")
+
+
 @pytest.mark.parametrize("text", ["{", "[]", plan(forecast={}), plan(forecasts=[entry("mesh", ["a"], None)])])
 def test_a_damaged_forecast_is_named(whole, text):
     (whole.path / "plan.json").write_text(text)

@@ -194,6 +194,14 @@ def test_a_resumption_is_marked(spread_run):
     assert _paths(timeline_of(page), "resumed")
 
 
+def test_hosts_of_before_a_resumption_count_wherever_hosts_are_counted(spread_run):
+    lines = log()
+    lines[20:20] = [{"event": "resumed", "seconds": 20.0}]
+    page = spread_run.summary(**SPREAD | {"hosts": list(HOSTS[:1])}).rounds(lines).report()
+    assert "strategy diloco · 3 hosts" in page.words()
+    assert ", ".join(HOSTS) in page.words()
+
+
 def test_hosts_that_flap_do_not_fill_the_page(spread_run):
     events = [(n, "lost" if n % 2 else "joined", HOSTS[0], "") for n in range(1, 2001)]
     page = spread_run.rounds(log(2000, events=events)).report()

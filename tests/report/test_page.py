@@ -124,6 +124,12 @@ def test_an_unfinished_run_says_so_and_shows_what_there_is(run):
     assert "66.0\u202f%" in page.text
 
 
+def test_a_part_of_an_epoch_is_not_rounded(run):
+    page = run.config().epochs([EPOCHS_SO_FAR[0] | {"epoch": 0.4}]).summary().report()
+    numbers = {part.findtext("dt"): part.findtext("dd") for part in page.root.findall(".//dl/div")}
+    assert numbers["epochs"] == "0.4"
+
+
 def test_a_run_before_its_first_epoch_still_has_a_page(run):
     page = run.config().report()
     assert "before the end of its first epoch" in page.words("header")

@@ -183,8 +183,10 @@ def test_sound_is_heard_and_seen(run, browser):
         assert not shown.problems
 
 
-def test_sound_at_a_rate_without_a_spectrogram_is_heard(run):
-    save(run.path / "predictions.npz", summarise(MIXED_UP, np.array([0, 2])), np.zeros((2, 900), np.int16), 900)
+@pytest.mark.parametrize(("samples", "rate"), [(900, 900), (100, 8000)], ids=["low rate", "short"])
+def test_sound_without_a_spectrogram_is_heard(run, samples, rate):
+    x = np.zeros((2, samples), np.int16)
+    save(run.path / "predictions.npz", summarise(MIXED_UP, np.array([0, 2])), x, rate)
     page = run.config().report()
     assert len(page.all("audio")) == 2
     assert not page.all("img")

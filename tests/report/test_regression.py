@@ -70,6 +70,7 @@ def test_inputs_are_kept_where_they_are_single_numbers():
     assert answers(one, one, one).x is not None
     assert answers(one, one, two).x is None
     assert answers(one, one, {"a": one, "b": one}).x is None
+    assert answers(one, one, np.array([[0.0], [np.nan], [1.0]])).x is None
 
 
 def test_neighbours_are_those_that_are_nearest():

@@ -24,6 +24,9 @@ from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.server_limits import Limits
 
 SIGNATURE = Signature((Tensor("x", (8, 8), "float32"),), (Tensor("y", (1,), "float32"),))
+FILES = Signature((Tensor("image_bytes", (), "bytes"),), SIGNATURE.outputs)
+"""Of a model that decodes images itself."""
+
 HEAD = {"content-type": "application/json"}
 
 
@@ -43,9 +46,9 @@ def rows(*contents: bytes, key: str = "b64") -> bytes:
 class Served:
     """The application around the reader of photographs, which notes the threads that it is called in."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, signature: Signature = SIGNATURE) -> None:
         self.threads: list[str] = []
-        read = reader(SIGNATURE, None)
+        read = reader(signature, None)
         assert read
 
         def decode(content: bytes, admit: Admit) -> np.ndarray:
@@ -53,15 +56,19 @@ class Served:
             return read(content, admit)
 
         def compute(columns: Any) -> list[np.ndarray]:
+            if signature.inputs[0].dtype == "bytes":
+                return [np.array([[len(content)] for content in columns[0]], np.float32)]
             return [columns[0].mean(axis=(1, 2))[:, None]]
 
         self._limits = limits
-        self._loaded = Loaded(SIGNATURE, compute, "test", decode=decode)
+        self._loaded = Loaded(signature, compute, "test", decode=decode)
 
-    def ask(self, body: bytes, path: str = "/v1/models/m:predict") -> tuple[int, dict[str, Any]]:
-        return asyncio.run(self._ask(body, path))
+    def ask(
+        self, body: bytes, path: str = "/v1/models/m:predict", media_type: str = "application/json"
+    ) -> tuple[int, dict[str, Any]]:
+        return asyncio.run(self._ask(body, path, media_type))
 
-    async def _ask(self, body: bytes, path: str) -> tuple[int, dict[str, Any]]:
+    async def _ask(self, body: bytes, path: str, media_type: str) -> tuple[int, dict[str, Any]]:
         metrics = Metrics()
         models = Models(self._limits, metrics)
         models.put("m", 1, self._loaded, 0.0)
@@ -76,7 +83,8 @@ class Served:
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"localhost")]}
+        headers = [(b"host", b"localhost"), (b"content-type", media_type.encode())]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
         await application(scope, receive, send)
         return sent[0]["status"], json.loads(sent[1]["body"])
 
@@ -104,8 +112,27 @@ def test_bytes_of_the_open_inference_protocol_too() -> None:
     assert [name.partition("_")[0] for name in served.threads] == ["decoding"]
 
 
-def test_the_pixels_of_a_request_are_bounded() -> None:
-    served = Served(Limits(pixels=10_000))
+@pytest.mark.parametrize(
+    ("kind", "media_type"),
+    [("WEBP", "image/webp"), ("JPEG", "image/jpg"), ("JPEG", "image/jpeg"), ("PNG", "image/png")],
+)
+def test_a_photograph_is_a_body_as_it_is_a_text(kind: str, media_type: str) -> None:
+    file = io.BytesIO()
+    Image.new("L", (8, 8), 255).save(file, kind)
+    served = Served(Limits())
+    answer = served.ask(file.getvalue(), media_type=media_type)
+    assert answer == served.ask(rows(file.getvalue())) == (200, {"predictions": [[255.0]]})
+
+
+@pytest.mark.parametrize(("learned_from", "takes"), [((0, 1), False), ((-2, 9), False), ((0, 255), True)])
+def test_pixels_are_for_models_that_learned_from_pixels(learned_from: tuple[float, float], takes: bool) -> None:
+    assert (reader(SIGNATURE, None, learned_from) is not None) == takes
+    assert reader(SIGNATURE, np.asarray, learned_from) is not None, "a recipe makes its own inputs"
+
+
+@pytest.mark.parametrize("signature", [SIGNATURE, FILES])
+def test_the_pixels_of_a_request_are_bounded(signature: Signature) -> None:
+    served = Served(Limits(pixels=10_000), signature)
     assert served.ask(rows(*[png(100, 20)] * 5))[0] == 200
     served.threads.clear()
     status, answer = served.ask(rows(*[png(100, 20)] * 6))
@@ -113,6 +140,14 @@ def test_the_pixels_of_a_request_are_bounded() -> None:
         400,
         "The images have more than 10,000 pixels together: send fewer at once.",
     )
+
+
+def test_a_model_that_decodes_images_gets_them_as_they_are() -> None:
+    content = png(8, 8)
+    served = Served(Limits(), FILES)
+    assert served.ask(rows(content, b"of another format")) == (200, {"predictions": [[len(content)], [17]]})
+    status, answer = served.ask(rows(b"\xff\xd8\xff"))
+    assert (status, answer["error"]) == (400, "The picture is not a WebP, JPEG or PNG file that can be read.")
 
 
 def test_a_body_of_picture_bombs_is_refused_by_the_server(server: Any) -> None:

@@ -1,5 +1,7 @@
 """Bad input: each a 4xx with one clear sentence, and the server goes on."""
 
+import asyncio
+import contextlib
 import functools
 import io
 import json
@@ -11,11 +13,22 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from processes import until
 from serve_support import tokens, write_run
 
+from rudel.serve.access_log import AccessLog
+from rudel.serve.application import Application
+from rudel.serve.guard import Guard
+from rudel.serve.metrics import Metrics
 from rudel.serve.model_signature import Tensor
+from rudel.serve.models import Models
+from rudel.serve.protocols import PROTOCOLS
 from rudel.serve.refusal import Refusal
+from rudel.serve.routes import other_routes
+from rudel.serve.server import listen
+from rudel.serve.server_limits import Limits
 from rudel.serve.values import column_of_rows
+from rudel.serve.web import Web
 
 PREDICT = "/v1/models/small:predict"
 INFER = "/v2/models/small/infer"
@@ -47,6 +60,9 @@ def tensor(**changes: Any) -> dict[str, Any]:
         (PREDICT, {"instances": [[1, 2, 3, True]]}, 400, "takes numbers"),
         (PREDICT, {"instances": [[True] * 4]}, 400, "takes real numbers"),
         (PREDICT, {"instances": [{"y": [1, 2, 3, 4]}]}, 400, "takes `x`"),
+        (PREDICT, {"instances": [{"x": [1, 2, 3, 4]}, {}]}, 400, "Example 1 lacks the input `x`"),
+        (PREDICT, {"instances": [{"x": [1, 2, 3, 4]}, 5]}, 400, "Example 1 is not an object"),
+        (PREDICT, {"inputs": {"x": [[1, 2, 3, 4]], "y": []}}, 400, "`inputs` has an input `y`, which is unknown"),
         (PREDICT, {"instances": [{"b64": "AAAA"}]}, 400, "no images"),
         (PREDICT, {"instances": [[1, 2, 3, 4]], "signature_name": "other"}, 400, "serving_default"),
         ("/v1/models/pairs:predict", {"instances": [[1, 2]]}, 400, "`left`, `right`"),
@@ -56,6 +72,9 @@ def tensor(**changes: Any) -> dict[str, Any]:
         ("/v1/models/pairs:classify", {"examples": [{"left": [1, 2], "right": [1]}]}, 400, "does not classify"),
         ("/v1/models/small:regress", {"examples": [{"x": [1, 2, 3, 4]}]}, 400, "one number"),
         ("/v1/models/quick:predict", {"instances": [{"b64": "?"}]}, 400, "base64"),
+        ("/v1/models/quick:predict", {"instances": [{"b64": "data:image/png;base64,iV"}]}, 400, "follows the comma"),
+        ("/v1/models/quick:classify", b"\xff\xd8\xff", 415, "`Content-Type: image/jpeg`"),
+        ("/v1/models/quick:predict", b"--2f1e\r\nContent-Disposition: form-data", 415, "send a file as it is"),
         ("/v1/models/quick:predict", {"instances": [{"b64": "AAAA"}]}, 400, "JPEG or PNG"),
         ("/v1/models/nothing:predict", {"instances": [[1]]}, 404, "no model `nothing`: there are digits, pairs, quick"),
         ("/v1/models/..:predict", {"instances": [[1]]}, 404, "no model `..`"),
@@ -154,7 +173,7 @@ def damaged() -> bytes:
         (b"no picture", "png", 400, "picture"),
         (b"", "jpeg", 400, "picture"),
         (damaged(), "png", 400, "picture"),
-        (b"GIF89a", "gif", 415, "image/jpeg or image/png"),
+        (b"GIF89a", "gif", 415, "as image/webp, image/jpg, image/jpeg or image/png"),
     ],
 )
 def test_bad_pictures(server: Any, model: str, content: bytes, kind: str, status: int, words: str) -> None:
@@ -197,6 +216,12 @@ def test_a_compressed_body(server: Any) -> None:
 
 
 def test_no_http(server: Any) -> None:
+    def counted() -> float:
+        series = 'rudel_requests_total{model="",route="other",status="400",version=""} '
+        lines = server.ask("/metrics").body.decode().splitlines()
+        return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
+
+    before, logged = counted(), server.log.read_text().count("  400  -  ")
     connection = server.connect()
     connection.connect()
     connection.sock.sendall(b"this is no request\r\n\r\n")
@@ -204,6 +229,37 @@ def test_no_http(server: Any) -> None:
     connection.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b'{"error":"This is no request of HTTP/1.1."}' in answer
+    assert counted() == before + 1
+    until(lambda: server.log.read_text().count("  400  -  ") > logged)
+    *_, line = [line for line in server.log.read_text().splitlines() if "  400  -  " in line]
+    assert line.endswith("This is no request of HTTP/1.1.")
+
+
+def test_connections_beyond_the_limit_are_refused_counted_and_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    limits, metrics, log = Limits(connections=1), Metrics(), AccessLog("json")
+    models = Models(limits, metrics)
+    other = other_routes(models, PROTOCOLS, metrics, False)
+    application = Application(models, limits, metrics, log, Guard(None, True), PROTOCOLS, other)
+
+    async def answer() -> bytes:
+        web, ready = Web(application, limits, application.note_unread), asyncio.Event()
+        with contextlib.closing(listen("127.0.0.1", 0)) as listening:
+            running = asyncio.create_task(web.run(listening, ready.set))
+            await ready.wait()
+            connections = [await asyncio.open_connection(*listening.getsockname()) for _ in range(2)]
+            refusal = await connections[1][0].read()
+            web.stop()
+            await running
+        for _, writer in connections:
+            writer.close()
+        return refusal
+
+    assert asyncio.run(answer()).startswith(b"HTTP/1.1 503 ")
+    log.flush()
+    line = json.loads(capsys.readouterr().err)
+    sentence = "Too many connections are open: try again later."
+    assert (line["status"], line["client"], line["error"]) == (503, "127.0.0.1", sentence)
+    assert b'route="other",status="503",version=""} 1.0' in metrics.text("")[0]
 
 
 def test_indices_beyond_a_table_and_outputs_that_are_not_finite(start: Any, tmp_path: Path) -> None:

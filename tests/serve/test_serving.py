@@ -1,9 +1,12 @@
 """The server as a whole: versions that come and go, its end, its limits, its token, its log and its metrics."""
 
 import json
+import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import LONG, until
+from processes import LONG, started, until
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from serve_support import dense, serving, write_run
+from serve_support import dense, keras, serving, write_run
 
 import rudel
 
@@ -114,6 +117,41 @@ def test_versions_in_a_folder_come_and_go(changing: tuple[Any, Path], runs: Path
     (folder / "versions/4/model.keras").write_bytes(b"nothing")
     until(lambda: "cannot be served, and the old one stays" in server.log.read_text())
     assert server.ask("/v1/models/net:predict", {"instances": [ROW]}).status == 200
+    assert server.ask("/v2/health/ready").status == 200
+    metrics = server.ask("/metrics").body.decode().splitlines()
+    assert {'rudel_load_failed{model="net"} 1.0', 'rudel_load_failed{model="run"} 0.0'} <= set(metrics)
+    shutil.copy(runs / "small/model.keras", folder / "versions/4")
+    until(lambda: 'rudel_load_failed{model="net"} 0.0' in server.ask("/metrics").body.decode())
+    (folder / "5/model.keras").write_bytes(b"nothing")
+    for kind in ("5", "4.tflite"):  # one that is broken, and one whose number another has
+        (folder / kind).touch()
+        (folder / kind).rename(folder / "versions" / kind)
+        until(lambda: 'rudel_load_failed{model="net"} 1.0' in server.ask("/metrics").body.decode())
+        (folder / "versions" / kind).rename(folder / kind)
+        until(lambda: 'rudel_load_failed{model="net"} 0.0' in server.ask("/metrics").body.decode())
+
+
+def test_a_model_file_that_is_replaced_is_served_again(start: Any, tmp_path: Path) -> None:
+    models = {bias: dense(bias) for bias in (0.0, 1.0)}
+    (tmp_path / "folders/1").mkdir(parents=True)
+    (tmp_path / "files").mkdir()
+    places = ("net.keras", "folders/1/model.keras", "files/7.keras")
+    for place in places:
+        models[0.0].save(tmp_path / place)
+    (tmp_path / "broken.keras").write_bytes(b"nothing")
+    paths = [tmp_path / name for name in ("net.keras", "folders", "files", "broken.keras")]
+    server = start(*paths, "--max-batch", "1", "--classes", "bit,bot,but")
+    served = {"net": ["1"], "folders": ["1"], "files": ["7"]}
+    assert server.ask("/").json["models"] == served
+    assert "broken.keras is not a Keras model file" in server.ask("/").json["unserved"]["broken"]
+    for name in ("net.keras", "broken.keras"):
+        models[1.0].save(tmp_path / name)
+    until(lambda: server.ask("/").json["models"] == served | {"net": ["2"], "broken": ["1"]})
+    wanted = {bias: rudel.predict(model, np.array([ROW], np.float32))[0] for bias, model in models.items()}
+    for name, bias in (("net", 1.0), ("broken", 1.0), ("folders", 0.0), ("files", 0.0)):
+        (found,) = server.ask(f"/v1/models/{name}:classify", {"instances": [ROW]}).json["results"]
+        scores = dict(zip(("bit", "bot", "but"), wanted[bias].tolist(), strict=True))
+        assert dict(found) == pytest.approx(scores, rel=1e-5)
 
 
 def test_a_broken_model_does_not_keep_the_others_from_being_served(start: Any, runs: Path, tmp_path: Path) -> None:
@@ -129,9 +167,19 @@ def test_a_broken_model_does_not_keep_the_others_from_being_served(start: Any, r
     assert server.ask("/v2/models/broken/ready").status == 503
     assert server.ask("/v2/models/small/ready").status == 200
     assert server.ask("/").json["models"] == {"small": ["1"], "digits": ["1"]}
+    assert answers[1].error.endswith(server.ask("/").json["unserved"]["broken"])
+    assert [server.ask(f"/{version}/models").json["models"] for version in ("v1", "v2")] == [
+        ["broken", "digits", "small"]
+    ] * 2
+    ready = server.ask("/v2/health/ready")
+    assert (ready.status, ready.error) == (503, "1 of 3 models cannot be served: `/` says why.")
+    assert 'rudel_load_failed{model="broken"} 1.0' in server.ask("/metrics").body.decode()
     assert server.ask("/openapi.json").status == 200
     replace(tmp_path / "broken", write_run(tmp_path / "whole", dense()))
     until(lambda: server.ask("/v1/models/broken:predict", {"instances": [ROW]}).status == 200)
+    assert server.ask("/v2/health/ready").json == {"ready": True}
+    assert server.ask("/").json["unserved"] == {}
+    assert 'rudel_load_failed{model="broken"} 0.0' in server.ask("/metrics").body.decode()
 
 
 @pytest.mark.parametrize("broken", ["1", "2"])
@@ -147,6 +195,37 @@ def test_a_broken_version_does_not_keep_the_others_from_being_served(
     assert server.ask("/openapi.json").status == 200
     assert server.ask("/v1/models/net:predict", {"instances": [ROW]}).status == 200
     assert f"net: {tmp_path / 'net' / broken} cannot be served: " in server.log.read_text()
+
+
+WAITS = """
+import os, pathlib, threading
+import keras
+
+class Waits(keras.layers.Layer):
+    def save_own_variables(self, store):
+        if place := os.environ.get("REACHED"):
+            pathlib.Path(place).touch()
+            threading.Event().wait()
+"""
+
+
+def test_one_that_is_ended_while_it_loads_leaves_no_files(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(WAITS)
+    scope: dict[str, Any] = {"__name__": "waits"}
+    exec(WAITS, scope)
+    keras.Sequential([keras.Input((4,)), scope["Waits"]()]).save(tmp_path / "net.keras")
+    (tmp_path / "temporary").mkdir()
+    reached = tmp_path / "reached"
+    command = [Path(sys.executable).with_name("rudel"), "serve", "net.keras", "--port", "0", "--code", "waits.py"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary"), "REACHED": str(reached)}
+    with started(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as server:
+        until(reached.exists)
+        assert list((tmp_path / "temporary").glob("**/rudel-model-*"))
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(LONG) == 128 + signal.SIGTERM
+        assert server.stderr
+        assert server.stderr.read().endswith("Ended by SIGTERM.\n")
+    assert not list((tmp_path / "temporary").glob("rudel-*"))
 
 
 def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:
@@ -205,6 +284,26 @@ def test_slow_bodies_and_slow_headers_end(strict: Any) -> None:
         assert answer.startswith(b"HTTP/1.1 408 ")
         connection.close()
     assert strict.ask("/v2/health/live").status == 200
+    until(lambda: strict.log.read_text().count('"status": 408') == 3)
+    lines = [json.loads(line) for line in strict.log.read_text().splitlines() if '"status": 408' in line]
+    assert sorted(line["path"] for line in lines) == ["", "", "/v1/models/small:predict"]
+    assert all(0.4 < line["seconds"] < LONG for line in lines)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/openapi.json", "/v1/models", "/v1/models/small", "/v2/health/ready", "/v2/models/small"]
+)
+def test_head_is_answered_like_get_without_a_body(server: Any, path: str) -> None:
+    answer, head = server.ask(path), server.ask(path, method="HEAD")
+    assert (head.status, head.body, head.headers["content-type"]) == (200, b"", answer.headers["content-type"])
+    if path != "/metrics":  # other numbers
+        assert head.headers["content-length"] == str(len(answer.body))
+
+
+def test_what_computes_takes_no_head(server: Any) -> None:
+    head = server.ask("/v1/models/small:predict", method="HEAD")
+    assert (head.status, head.headers["allow"], head.body) == (405, "POST", b"")
+    assert server.ask("/v1/models/small", {}).headers["allow"] == "GET, HEAD"
 
 
 def test_a_token(strict: Any) -> None:
@@ -263,6 +362,18 @@ def test_metrics_are_read_by_prometheus_own_parsers(server: Any) -> None:
     other = server.ask("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert other.headers["content-type"].startswith("application/openmetrics-text")
     assert wanted <= {family.name for family in openmetrics(other.body.decode())}
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=abc", "text/plain; version=x;q=y", "; ;"])
+def test_metrics_are_plain_for_who_asks_for_nothing_that_there_is(server: Any, accept: str) -> None:
+    answer = server.ask("/metrics", headers={"accept": accept})
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, "text/plain")
+
+
+def test_requests_of_http_1_0_need_no_host(server: Any) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as connection:
+        connection.sendall(b"GET /v1/models HTTP/1.0\r\n\r\n")
+        assert b"".join(iter(lambda: connection.recv(1000), b"")).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "localhost.evil.example", "192.0.2.1"])

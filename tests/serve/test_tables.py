@@ -56,9 +56,10 @@ def test_a_savedmodel_takes_the_same_rows(
 ) -> None:
     examples = table.data(TABLE, target="answer", categories=("postcode",)).train
     exported = rudel.export(run, "savedmodel", tmp_path / "cars", data=examples)
-    row = {"km_h": 7, "postcode": "3000", "colour_of_it": "pink"}
-    found = start(exported.path).ask("/v1/models/cars:predict", {"instances": [row]}).json["predictions"]
-    wanted = server.ask("/v1/models/cars:predict", {"instances": [ROW | {"colour of it": "pink"}]}).json["predictions"]
+    rows = [{"km_h": speed, "postcode": "3000", "colour_of_it": "pink"} for speed in (7, None)]
+    found = start(exported.path).ask("/v1/models/cars:predict", {"instances": rows}).json["predictions"]
+    same = [ROW | {"km/h": speed, "colour of it": "pink"} for speed in (7, None)]
+    wanted = server.ask("/v1/models/cars:predict", {"instances": same}).json["predictions"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -80,7 +81,9 @@ def test_the_open_inference_protocol_takes_a_row(server: Server) -> None:
         (lambda row: row | {"km/h": "fast"}, "`km/h` takes numbers"),
         (lambda row: row | {"colour of it": [1]}, "`colour of it`"),
         (lambda row: {**row, "more": 1}, "takes `colour of it`, `km/h`, `postcode`"),
+        (lambda row: {**row, "more": 1}, "Example 0 has an input `more`, which is unknown"),
         (lambda row: {"km/h": 7}, "takes `colour of it`, `km/h`, `postcode`"),
+        (lambda row: {"km/h": 7, "postcode": "3000", "more": 1}, "Example 0 lacks the input `colour of it`"),
     ],
 )
 def test_mistakes_are_one_sentence(server: Server, change: Callable[[dict[str, Any]], Any], words: str) -> None:

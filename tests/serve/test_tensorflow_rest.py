@@ -99,7 +99,7 @@ def test_classes_without_names_are_numbered(start: Any, predicted: list[list[flo
         np.testing.assert_allclose([score for _, score in row], sorted(scores, reverse=True), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_an_uploaded_picture_is_read_as_in_training(server: Any, runs: Path, tmp_path: Path, kind: str) -> None:
     from predicting import predict_files
 
@@ -111,7 +111,9 @@ def test_an_uploaded_picture_is_read_as_in_training(server: Any, runs: Path, tmp
     np.testing.assert_allclose(answer.json["predictions"], [expected.outputs], rtol=1e-5)
     (classes,) = server.ask("/v1/models/quick:classify", file.read_bytes(), headers).json["results"]
     assert [label for label, _ in classes] == [label for label, _ in expected.ranking]
-    encoded = {"instances": [{"b64": base64.b64encode(file.read_bytes()).decode()}] * 2}
+    lines, line = base64.encodebytes(file.read_bytes()).decode(), base64.b64encode(file.read_bytes()).decode()
+    assert "\n" in lines.strip()
+    encoded = {"instances": [{"b64": lines}, {"b64": line}]}
     answer = server.ask("/v1/models/quick:predict", encoded)
     np.testing.assert_allclose(answer.json["predictions"], [expected.outputs] * 2, rtol=1e-5)
 

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -53,9 +55,27 @@ def test_takes_data_in_every_form(classifier: Any, blobs: Any, form: str) -> Non
     assert set(history.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
 
 
+def test_several_inputs_may_be_a_named_tuple(blobs: Any) -> None:
+    class Pair(NamedTuple):
+        left: Any
+        right: Any
+
+    x, y = blobs
+    inputs = Pair(keras.Input((6,)), keras.Input((6,)))
+    model: Any = keras.Model(inputs, keras.layers.Dense(3, "softmax")(keras.layers.Add()(inputs)))
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    assert np.isfinite(rudel.fit(model, Pair(x, x), y).history["loss"]).all()
+
+
 def test_holds_out_a_fraction(classifier: Any, blobs: Any) -> None:
     history = rudel.fit(classifier(), *blobs, validation=0.25, epochs=3)
     assert len(history.history["val_loss"]) == 3
+
+
+def test_a_distribution_of_keras_is_refused(classifier: Any, blobs: Any) -> None:
+    distribution = keras.distribution.DataParallel(devices=jax.devices()[:1])
+    with distribution.scope(), pytest.raises(ModelError, match="leave it out, and give `strategy='mesh'`"):
+        rudel.fit(classifier(), *blobs)
 
 
 def test_a_model_without_targets(blobs: Any) -> None:
@@ -229,6 +249,10 @@ class TestMistakes:
             ((x[:0], y[:0]), "no examples"),
             ((np.array([["a"] * 6] * 192), y), "give numbers"),
             (([[1.0], [2.0, 3.0]], y[:2]), "different lengths"),
+            ((np.ma.masked_greater(x, 1), y), "The training x data holds masked values, which would count like others"),
+            ((x, np.ma.masked_equal(y, 1)), "The training y data holds masked values"),
+            ((np.zeros(192, [("a", "f4"), ("b", "f4")]), y), "The training x data holds structured values: give num"),
+            ((x, np.zeros(192, "V4")), r"The training y data holds \|V4 values: give numbers"),
             ((csr_matrix(x), y), r"training data has a sparse csr_matrix: give its `toarray\(\)`"),
         ):
             with pytest.raises(DataError, match=words):
@@ -245,6 +269,40 @@ class TestMistakes:
                 ask(classifier(), data)
             with pytest.raises(DataError, match=f"The {what} data has a sparse csr_matrix"):
                 ask(classifier(), csr_matrix(blobs[0]))
+
+    def test_targets_are_not_given_beside_a_source_that_is_evaluated(
+        self, classifier: Any, blobs: Any, listed: Any
+    ) -> None:
+        x, y = blobs
+        twice: tuple[dict[str, Any], ...] = ({"y": y}, {"sample_weight": np.ones(len(y))})
+        for given in twice:
+            with pytest.raises(OptionError, match="A generator brings its own targets and weights: leave out `y`"):
+                rudel.evaluate(classifier(), ((x, y) for _ in range(1)), **given)
+            with pytest.raises(OptionError, match="A stream brings its own targets"):
+                rudel.evaluate(classifier(), listed(x, y), **given)
+
+    def test_weights_of_some_outputs(self, blobs: Any) -> None:
+        x, y = blobs
+        inputs = keras.Input((6,))
+        model = keras.Model(inputs, {name: keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b", "c")})
+        model.compile(loss="mse")
+        targets, weights = {name: y.astype("float32") for name in ("a", "b", "c")}, {"b": np.ones(len(y), "float32")}
+        with pytest.raises(ModelError, match="cannot take these examples: KeyError: 'a'"):
+            rudel.evaluate(model, x, targets, sample_weight=weights)
+        rudel.evaluate(model, x, targets, sample_weight=weights | {"a": None, "c": None})
+
+    def test_a_key_that_a_loss_of_the_models_own_misses(self, blobs: Any) -> None:
+        class Named(keras.Model):
+            def call(self, x: Any) -> Any:
+                return x
+
+            def compute_loss(self, x: Any, y: Any, *_: Any, **__: Any) -> Any:
+                return y["kind"]
+
+        model = Named()
+        model.compile()
+        with pytest.raises(ModelError, match=r"cannot be compiled: KeyError: 'kind'\.$"):
+            rudel.fit(model, blobs[0], {"class": blobs[1]})
 
     def test_models(self, classifier: Any, blobs: Any) -> None:
         class Branching(keras.Model):
@@ -264,6 +322,12 @@ class TestMistakes:
                 rudel.fit(model, *blobs)
         with pytest.raises(ModelError, match="cannot take these examples"):
             rudel.fit(classifier(), blobs[0][:, :4], blobs[1])
+
+    def test_a_jax_that_compiles_nothing(self, classifier: Any, blobs: Any) -> None:
+        model = classifier()
+        for ask in (rudel.fit, rudel.evaluate, lambda model, x, y: rudel.predict(model, x)):
+            with jax.disable_jit(), pytest.raises(ModelError, match=r"unset JAX_DISABLE_JIT, leave `jax\.disable_jit"):
+                ask(model, *blobs)
 
     def test_only_a_model_that_wants_values_is_told_of_tracing(self, classifier: Any, blobs: Any) -> None:
         def wants_a_value(y: Any, outputs: Any) -> Any:
@@ -427,6 +491,15 @@ class TestRuns:
             rudel.fit(classifier(), blobs[0] + 1, blobs[1], run=tmp_path, resume=True)
         assert (tmp_path / "model.keras").read_bytes() == before
 
+    def test_a_length_that_changes_is_noted(
+        self, classifier: Any, blobs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        notes = []
+        for epochs in (1, 1, 2):
+            rudel.fit(classifier(), *blobs, epochs=epochs, run=tmp_path, resume=True, verbose=True)
+            notes.append("now has 12 steps, and had 6: " in " ".join(capsys.readouterr().err.split()))
+        assert notes == [False, False, True]
+
     def test_a_model_that_cannot_be_saved_is_not_trained_into_a_run(self, blobs: Any, tmp_path: Path) -> None:
         class Scaled(keras.layers.Layer):
             def __init__(self, values: Any) -> None:
@@ -438,7 +511,8 @@ class TestRuns:
 
         model: Any = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3), Scaled(object())])
         model.compile(optimizer="sgd", loss="mse")
-        with pytest.raises(ModelError, match="cannot be saved into a run"):
+        sentences = r"cannot be saved into a run: Object Scaled .* to be serializable\. Models and layers of your own"
+        with pytest.raises(ModelError, match=sentences):
             rudel.fit(model, *blobs, run=tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -467,6 +541,21 @@ class TestRuns:
         assert same_bits(whole, resumed)
         assert len(history.history["loss"]) == 5
         assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 30
+
+    def test_an_optimizer_of_several_with_rates_of_their_own_goes_on(
+        self, classifier: Any, blobs: Any, tmp_path: Path
+    ) -> None:
+        def fit(epochs: int, **given: Any) -> Any:
+            set_seed(0)
+            optimizers = keras.optimizers.OptimizerMap(
+                keras.optimizers.Adam(0.01), {".*kernel": keras.optimizers.SGD(0.1)}
+            )
+            model = classifier(keras.optimizers.MultiOptimizer(optimizers))
+            rudel.fit(model, *blobs, epochs=epochs, **given)
+            return model
+
+        fit(1, run=tmp_path)
+        assert same_bits(fit(2, run=tmp_path, resume=True), fit(2))
 
     def test_a_rate_that_a_callback_has_changed_belongs_to_the_training(
         self, classifier: Any, blobs: Any, tmp_path: Path
@@ -506,6 +595,8 @@ def test_whole_numbers_that_devices_do_not_have_are_refused() -> None:
     for arguments in given:
         with pytest.raises(DataError, match=r"There is 3,000,000,000 in .* with whole numbers of 32 bits: number such"):
             rudel.fit(model, **arguments)
+    with pytest.raises(DataError, match="There is 3,000,000,000 in prediction x, and devices compute with whole"):
+        rudel.predict(model, x)
 
 
 def test_numpy_in_a_model_is_recognised(blobs: Any) -> None:
@@ -515,5 +606,60 @@ def test_numpy_in_a_model_is_recognised(blobs: Any) -> None:
 
     model = Mine([keras.Input((6,)), keras.layers.Dense(3)])
     model.compile("sgd", "mse")
-    with pytest.raises(ModelError, match=r"__array__\(\) was called on traced .* Use keras.ops or jax.numpy on the"):
+    words = (
+        r"cannot be compiled: .* __array__\(\) was called on traced .* in `Mine\.call` \(test_fit\.py:\d+\)\. Use keras"
+    )
+    with pytest.raises(ModelError, match=words):
         rudel.fit(model, blobs[0], blobs[0][:, :3])
+
+
+def test_a_function_that_uses_a_package_is_named_and_not_the_package(classifier: Any, blobs: Any) -> None:
+    def with_pandas(y: Any, outputs: Any) -> Any:
+        return pd.DataFrame(outputs).to_numpy().mean()
+
+    model = classifier()
+    model.compile("sgd", "mse", metrics=[with_pandas])
+    with pytest.raises(ModelError, match=r"cannot be compiled: .* in `with_pandas` \(test_fit\.py:\d+\)"):
+        rudel.fit(model, blobs[0], np.zeros((len(blobs[0]), 3), np.float32))
+
+
+@pytest.mark.parametrize("part", ["loss", "metrics", "layer"])
+def test_tensorflow_in_a_model_is_recognised(classifier: Any, blobs: Any, part: str) -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    def difference(y: Any, outputs: Any) -> Any:
+        return tf.reduce_mean(tf.abs(outputs))
+
+    class Rectified(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return tf.nn.relu(x)
+
+    if part == "layer":
+        model: Any = keras.Sequential([keras.layers.Dense(3), Rectified()])
+        model.compile("sgd", "mse")
+    else:
+        model = classifier(**{"loss": difference, "metrics": []} if part == "loss" else {"metrics": [difference]})
+    name = "Rectified.call" if part == "layer" else "difference"
+    with pytest.raises(ModelError, match=rf"cannot be compiled: `{name}` \(test_fit\.py:\d+\) calls TensorFlow\. Use"):
+        rudel.fit(model, *blobs)
+
+
+def test_a_strategy_of_tensorflow_is_refused_with_the_one_in_its_place(classifier: Any, blobs: Any) -> None:
+    theirs = pytest.importorskip("tensorflow").distribute.OneDeviceStrategy("/cpu:0")
+    with pytest.raises(OptionError, match=r"not TensorFlow's: `strategy='mesh'` sums gradients over devices in every"):
+        rudel.fit(classifier(), *blobs, strategy=theirs)
+
+
+@pytest.mark.parametrize("kind", ["Hashing", "IntegerLookup"])
+def test_a_layer_of_keras_that_does_not_run_on_jax_is_named(kind: str) -> None:
+    pytest.importorskip("tensorflow")
+    numbers = np.arange(8).reshape(8, 1).astype("int32")
+    layer = keras.layers.Hashing(8) if kind == "Hashing" else keras.layers.IntegerLookup(vocabulary=[1, 2, 3])
+    model = keras.Sequential([keras.Input((1,), dtype="int32"), layer, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    named = rf"cannot be compiled: its layer `{layer.name}` \({kind}\) does not run on JAX\. Leave it out of the model"
+    with pytest.raises(ModelError, match=named):
+        rudel.fit(model, numbers, numbers.astype("float32"))
+    beforehand = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    beforehand.compile("sgd", "mse")
+    rudel.fit(beforehand, np.asarray(layer(numbers)), numbers.astype("float32"), verbose=False)

@@ -32,6 +32,12 @@ def test_strings_are_numbered_and_name_the_classes(classifier: Any, blobs: Any, 
     assert json.loads((tmp_path / "run/config.json").read_text())["class_names"] == ["ant", "cat", "zebra"]
 
 
+def test_strings_are_refused_where_nobody_knows_the_classes(classifier: Any, blobs: Any) -> None:
+    x, y = blobs
+    with pytest.raises(DataError, match=r"evaluation y are strings: give .* its place in `class_names`"):
+        rudel.evaluate(classifier(), x, NAMES[y])
+
+
 def test_a_class_may_be_held_out_as_a_whole(classifier: Any, blobs: Any) -> None:
     x, y = blobs
     labels = NAMES[y % 2]

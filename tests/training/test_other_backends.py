@@ -68,6 +68,11 @@ def classifier(*between):
     return model
 
 
+class Logging(keras.Sequential):
+    def test_step(self, data):
+        return {"targets": keras.ops.sum(keras.ops.cast(data[1], "float32"))}
+
+
 def refused(*arguments, **settings):
     try:
         rudel.fit(*arguments, **settings)
@@ -122,6 +127,10 @@ def train(client):
     np.save("predicted.npy", model.predict(x, verbose=0))
     np.save("asked.npy", rudel.predict(model, x))
 
+    own = Logging([keras.Input((6,)), layers.Dense(2)])
+    own.compile("sgd", jit_compile=False)
+    results["own"] = [rudel.evaluate(own, x, y, batch_size=200), own.evaluate(x, y, 200, verbose=0, return_dict=True)]
+
     normalised = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(momentum=0.9), layers.Dense(2)])
     normalised.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False)
     threes = np.full_like(x, 3)
@@ -172,6 +181,12 @@ def test_it_learns_and_tells_what_keras_tells(results: dict[str, Any]) -> None:
     assert history["val_accuracy"][-1] > 0.9
     for name, value in results["evaluate"].items():
         assert history[f"val_{name}"][-1] == pytest.approx(value, rel=1e-4)
+
+
+def test_what_a_test_step_of_ones_own_logs_is_the_result(results: dict[str, Any]) -> None:
+    found, expected = results["own"]
+    assert set(expected) == {"targets"}
+    assert found == expected
 
 
 def test_moving_statistics_keep_pace_with_those_of_one_computer(results: dict[str, Any]) -> None:

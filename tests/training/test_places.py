@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import rudel
 from rudel.backend import keras_on_jax
-from rudel.cli.main import app
+from rudel.cli.application import app
 from rudel.cluster.calls import clients_of
 from rudel.cluster.hosts import Host
 from rudel.cluster.ssh_config import read_settings

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import keras
 import numpy as np
+import pandas
 import pytest
 from distributed import Client, LocalCluster
 
@@ -21,6 +22,7 @@ from rudel.backend import set_seed
 from rudel.data.batch_source import training_stream
 from rudel.errors import DataError, ModelError, OptionError
 from rudel.loop.batch_blocks import BatchBlocks
+from rudel.watch.watched import Watched
 
 X = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -34,6 +36,12 @@ def net() -> Any:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
     return model
+
+
+def test_a_run_keeps_the_range_of_the_first_inputs(tmp_path: Path) -> None:
+    rudel.fit(net(), Numbered(), steps=1, run=tmp_path / "run")
+    first = X[:SIZE].min(), X[:SIZE].max()
+    assert json.loads((tmp_path / "run/config.json").read_text())["input_range"] == pytest.approx(first)
 
 
 class Numbered(keras.utils.PyDataset):
@@ -307,11 +315,20 @@ def test_a_generator_continues_over_epochs() -> None:
     assert same(mine, theirs)
 
 
-def test_a_generator_may_write_its_next_batch_into_the_same_arrays() -> None:
+def read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@pytest.mark.parametrize(
+    "given", [np.asarray, read_only, memoryview, _Tensor, lambda array: pandas.DataFrame(array, copy=False)]
+)
+def test_a_generator_may_write_its_next_batch_into_the_same_memory(given: Callable[[np.ndarray], Any]) -> None:
     def batches(x: np.ndarray, y: np.ndarray) -> Iterator[Any]:
         for first in range(0, 96, SIZE):
             x[:], y[:] = X[first : first + SIZE], Y[first : first + SIZE]
-            yield x, y
+            yield given(x), y
 
     taken = training_stream(batches(X[:SIZE].copy(), Y[:SIZE].copy()), 6).in_memory()
     np.testing.assert_array_equal(taken.x, X[:96])
@@ -448,8 +465,35 @@ def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable
     turned = data["test"].cast_column("label", datasets.ClassLabel(names=["high", "low"]))
     with pytest.raises(DataError, match=r"validation data are high, low, and those of the training data low, high: "):
         rudel.fit(flat(), data["train"], validation_data=turned)
+    with pytest.raises(DataError, match=r"the data sets train, test: give one of them, such as data\['train'\]"):
+        rudel.fit(flat(), data)
+    with pytest.raises(DataError, match=r"A column of a Hugging Face data set cannot be given by itself"):
+        rudel.fit(flat(), data["train"]["x"], data["train"]["label"])
     alike = turned.align_labels_with_mapping({"low": 0, "high": 1}, "label")
     rudel.fit(flat(), data["train"], validation_data=alike, epochs=1, verbose=0)
+
+
+@pytest.mark.filterwarnings("default")  # of what `datasets` imports
+def test_a_hugging_face_data_set_is_evaluated_and_predicted(
+    lacking: Callable[[str], NoReturn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec("datasets") is None:
+        lacking("There are no Hugging Face datasets, which need not be installed: pip install datasets")
+    data = importlib.import_module("datasets").Dataset.from_dict({"x": X, "label": Y})
+    model = net()
+    expected = rudel.evaluate(model, X, Y)
+    for found in (data, data.with_format("numpy")):
+        assert rudel.evaluate(model, found) == expected
+        assert rudel.evaluate(model, found, "label") == expected
+        np.testing.assert_array_equal(rudel.predict(model, found), rudel.predict(model, X))
+    np.testing.assert_array_equal(rudel.predict(model, data.remove_columns("label")), rudel.predict(model, X))
+    monkeypatch.setattr("rudel.data.hugging_face._MOST_IN_MEMORY", 0)
+    assert rudel.evaluate(model, data) == expected
+    np.testing.assert_array_equal(rudel.predict(model, data), rudel.predict(model, X))
+    with pytest.raises(OptionError, match="`y` is the name of a column"):
+        rudel.evaluate(model, data, Y)
+    with pytest.raises(DataError, match=r"the columns x, z, and the model takes one input"):
+        rudel.predict(model, data.remove_columns("label").add_column("z", Y.tolist()))
 
 
 def test_two_hosts_read_a_pass_into_memory() -> None:
@@ -469,6 +513,8 @@ def test_a_source_with_a_length_is_resumed(kind: Callable[[], Any], model: Calla
     counted = {Numbered: 300, Loader: 300, Uneven: 3 * 78, Padded: 3 * 96}[kind]
     assert json.loads((run / "summary.json").read_text())["samples"] == counted
     assert (run / "predictions.npz").exists()
+    watched = Watched(run).document()
+    assert (watched["step"], watched["epoch"]) == (watched["total"], watched["epochs"])
 
 
 def test_a_source_resumes_with_the_state_that_its_epochs_leave(tmp_path: Path) -> None:
@@ -542,9 +588,17 @@ def test_validation_batches_without_a_number_are_refused() -> None:
         rudel.fit(net(), endless(), steps_per_epoch=2, validation_data=endless())
 
 
-def test_labels_of_batches_are_numbers() -> None:
-    with pytest.raises(DataError, match=r"A source gives <U[0-9]+ values: give numbers"):
-        rudel.fit(net(), iter([(X[:SIZE], Y[:SIZE].astype(str))] * 2), steps_per_epoch=2)
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (Y[:SIZE].astype(str), r"<U[0-9]+ values: give numbers"),
+        (np.ma.masked_equal(Y[:SIZE], 0), r"masked values, which would count like others: give `filled\(\.\.\.\)`"),
+        (np.zeros(SIZE, [("a", "f4")]), "structured values: give numbers"),
+    ],
+)
+def test_labels_of_batches_are_numbers(labels: np.ndarray, words: str) -> None:
+    with pytest.raises(DataError, match=f"A source gives {words}"):
+        rudel.fit(net(), iter([(X[:SIZE], labels)] * 2), steps_per_epoch=2)
 
 
 @pytest.mark.parametrize("source", [Numbered, lambda: (Numbered()[i] for i in range(len(Numbered())))])
@@ -595,3 +649,9 @@ def test_few_programs_serve_many_batches() -> None:
 def test_a_source_that_ends_too_soon_is_refused() -> None:
     with pytest.raises(DataError, match=r"ended after 1 of 3 batches of an epoch: give fewer `steps_per_epoch`"):
         rudel.fit(net(), iter([(X[:SIZE], Y[:SIZE])]), steps_per_epoch=3)
+
+
+def test_an_evaluation_without_a_batch_is_refused() -> None:
+    batches = iter([(X[:SIZE], Y[:SIZE])] * 3)
+    with pytest.raises(DataError, match=r"The validation data, a list_iterator, has no batch left: give a source that"):
+        rudel.fit(net(), X, Y, epochs=3, validation_data=batches, validation_steps=2, verbose=0)

@@ -1,5 +1,6 @@
 """A strategy is added as CONTRIBUTING says: options with a method `engine`, in one file, and a line that names them."""
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 import rudel
 from rudel.backend import set_seed
 from rudel.session.local_engine import local_engine
+from rudel.session.training_options import TrainingOptions
 from rudel.training import strategies
 
 
@@ -45,6 +47,20 @@ def test_a_strategy_is_found_by_its_name_and_its_options() -> None:
     assert strategies.named("noted", hosts=False) == Noted()
     assert strategies.with_options("noted", {"notes": 3}) == Noted(3)
     assert strategies.with_options(None, {"notes": 3}) == Noted(3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        TrainingOptions(steps=np.int64(8), eval_every=np.int64(4), keep=np.uint8(2), shuffle=np.False_),  # type: ignore[arg-type]
+        rudel.Diloco(round_steps=np.int64(8), rate_factor=np.float32(1.5), patience=np.float32(60)),  # type: ignore[arg-type]
+        rudel.Async(steps_between=np.int32(8)),  # type: ignore[arg-type]
+        rudel.Mesh(devices=np.int64(1), axes={"data": np.int64(1)}),  # type: ignore[arg-type,dict-item]
+    ],
+    ids=lambda options: type(options).__name__,
+)
+def test_numbers_of_numpy_in_options_become_those_of_python(options: Any) -> None:
+    assert json.loads(json.dumps(vars(options))) == vars(options)
 
 
 @pytest.mark.usefixtures("added")

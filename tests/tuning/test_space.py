@@ -68,6 +68,15 @@ def test_optuna_chooses_what_a_trial_does_not_have() -> None:
     assert suggest(trial, space) == made
 
 
+def test_tuples_are_chosen_by_their_texts() -> None:
+    space = {"layers": Choice(((8,), (16, 8)))}
+    study = optuna.create_study()
+    trial = study.ask()
+    made = suggest(trial, space)
+    assert made["layers"] in ((8,), (16, 8))
+    assert trial.params["layers"] == json.dumps(made["layers"])
+
+
 @pytest.mark.parametrize("value", [object(), {1, 2}, {1: 2}, [1, print], b"text", Choice((1, print))])
 def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(OptionError, match="`x` can be a number, a text, None, or a list or dict of them, not"):

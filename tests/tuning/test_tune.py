@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import math
 import os
 import pickle
 import resource
@@ -17,8 +18,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import optuna
 import pytest
 from distributed import Client, LocalCluster
+from optuna.storages.journal import JournalFileSymlinkLock
 from processes import LONG, interrupted
 
 import rudel
@@ -86,6 +89,16 @@ def test_the_best_of_a_function_is_found_and_kept(tmp_path: Path) -> None:
     assert len((tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()) == 12
 
 
+def test_optuna_does_not_report_in_a_sweep_and_reports_as_before_after_it(tmp_path: Path) -> None:
+    levels: list[int] = []
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    rudel.tune(
+        bowl, {"x": "-4.0..4.0"}, trials=1, run=tmp_path / "sweep",
+        shown=lambda ended: levels.append(optuna.logging.get_verbosity()),
+    )  # fmt: skip
+    assert (*levels, optuna.logging.get_verbosity()) == (optuna.logging.WARNING, optuna.logging.INFO)
+
+
 def test_bad_trials_end_early(tmp_path: Path) -> None:
     tuned = rudel.tune(bowl, {"x": "-4.0..4.0"}, trials=16, run=tmp_path / "sweep")
     pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
@@ -102,7 +115,9 @@ def test_a_recipe_gives_an_ordinary_run(tmp_path: Path) -> None:
     assert tuned.best
     config = json.loads((tuned.best / "config.json").read_text())
     assert config["learning_rate"] == tuned.settings["lr"]
-    assert config["options"]["filters"] == int(tuned.settings["filters"])
+    assert config["options"]["filters"] == tuned.settings["filters"]
+    kept = [json.loads(line)["settings"] for line in (tuned.path / "trials.jsonl").read_text().splitlines()]
+    assert all(each["filters"] in (4, 8) for each in kept)
     rudel.load(tuned.best)
     assert (tuned.best / "report.html").is_file()
     best = max(trial.value for trial in tuned.trials if trial.value is not None)
@@ -140,6 +155,59 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     assert after[: len(before)] == before
     assert sorted(trial.number for trial in tuned.trials) == list(range(len(before) + 4))
     assert len({trial.settings["x"] for trial in tuned.trials}) == len(before) + 4
+
+
+class _At(optuna.pruners.BasePruner):
+    """Prunes at this step, and says when a trial has reported another."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.reported = step, threading.Event()
+
+    def prune(self, study: Any, trial: Any) -> bool:
+        self.reported.set()
+        return trial.last_step >= self.step
+
+
+def test_a_trial_that_is_continued_keeps_what_it_had_reported_and_how_long_it_took(tmp_path: Path) -> None:
+    def half(trial: Trial) -> float:
+        folder = trial.folder / "checkpoints"
+        if not folder.exists():
+            folder.mkdir()
+            time.sleep(0.5)  # its work
+            (folder / "1.npz").touch()
+            trial.report(0.25, 1)
+            trial.report(math.nan, 2)
+            time.sleep(LONG)  # it is interrupted
+        trial.report(9.0, 3)
+        return 9.0
+
+    pruner = _At(3)
+    how: dict[str, Any] = {"trials": 1, "run": tmp_path / "sweep", "pruner": pruner}
+    with interrupted(pruner.reported):
+        rudel.tune(half, {"x": "0.0..1.0"}, **how)
+    (trial,) = rudel.tune(half, {"x": "0.0..1.0"}, resume=True, **how).trials
+    assert (trial.state, trial.value) == ("pruned", 0.25)
+    assert trial.seconds > 0.5
+
+
+def test_nan_is_not_the_value_of_a_trial_that_ends_early(tmp_path: Path) -> None:
+    def late(trial: Trial) -> float:
+        for step, value in enumerate((math.nan, math.inf, 0.5, 0.75)):
+            trial.report(value, step)
+        return 1.0
+
+    tuned = rudel.tune(late, {"x": "0.0..1.0"}, trials=1, run=tmp_path / "sweep", pruner=_At(3))
+    assert [(trial.state, trial.value) for trial in tuned.trials] == [("pruned", 0.5)]
+
+
+@pytest.mark.timeout(25)  # Optuna waits for 30 s, or for ever where the path of the journal is relative
+def test_a_sweep_that_was_killed_while_it_wrote_does_not_block_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rudel.tune(bowl, {"x": "0.0..1.0"}, trials=1, run="sweep")
+    JournalFileSymlinkLock("sweep/study.log").acquire()
+    assert len(rudel.tune(bowl, {"x": "0.0..1.0"}, trials=2, run="sweep", resume=True).trials) == 2
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -194,6 +262,27 @@ def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
 
     with pytest.raises(RudelError, match="first 5 trials failed, the last one by this: ValueError: never"):
         rudel.tune(hopeless, {"x": "0.0..1.0"}, trials=10, run=tmp_path / "other")
+
+
+@pytest.mark.parametrize(("direction", "infinite"), [("minimize", -math.inf), ("maximize", math.inf)])
+def test_an_infinite_value_is_not_the_best(tmp_path: Path, direction: Any, infinite: float) -> None:
+    def lucky(trial: Trial) -> float:
+        (trial.folder / "number.txt").write_text(str(trial.number))
+        return infinite if trial.number == 0 else 1.0
+
+    tuned = rudel.tune(lucky, {"x": "0.0..1.0"}, trials=2, run=tmp_path / "sweep", direction=direction)
+    assert [trial.error for trial in tuned.trials] == ["Its value is infinite.", ""]
+    assert tuned.value == 1.0
+    assert (tmp_path / "sweep/best/number.txt").read_text() == "1"
+
+
+def test_values_that_cannot_be_drawn_are_in_the_table(tmp_path: Path) -> None:
+    def far(trial: Trial) -> float:
+        return (-1) ** trial.number * 1e308
+
+    tuned = rudel.tune(far, {"x": "0.0..1.0"}, trials=2, run=tmp_path / "sweep")
+    assert tuned.value == -1e308
+    assert "1e308" in (tmp_path / "sweep" / "report.html").read_text()
 
 
 def test_a_progress_bar_may_be_one_long_line(tmp_path: Path) -> None:
@@ -360,6 +449,18 @@ def test_an_option_that_is_a_list_has_one_value(tmp_path: Path) -> None:
     assert tuned.best
     assert json.loads((tuned.best / "config.json").read_text())["options"]["ignore"] == ["a", "b"]
     assert tuned.settings.keys() == {"lr"}
+
+
+@pytest.mark.usefixtures("warm_trials")
+def test_an_option_that_is_a_list_may_have_a_choice(tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_text("x,y,a,b\n" + "".join(f"{n},{n % 7},0,0\n" for n in range(40)))
+    space = {"target": "y", "task": "regression", "ignore": ["a", "a,b"], "hidden": 8}
+    data, run = str(tmp_path / "numbers.csv"), tmp_path / "sweep"
+    for trials in (1, 2):
+        tuned = rudel.tune("table", space, data=data, steps=1, trials=trials, run=run, resume=trials > 1)
+    assert tuned.best
+    assert json.loads((tuned.best / "config.json").read_text())["options"]["ignore"] in (["a"], ["a", "b"])
+    assert (run / "report.html").is_file()
 
 
 def test_the_final_training_follows_the_best_settings(tmp_path: Path) -> None:

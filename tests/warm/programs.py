@@ -18,7 +18,7 @@ from warm.client import counted
 HERE = Path(__file__).parent
 
 JAX = (
-    "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export.exporting", "rudel.report.report_page",
+    "rudel.backend:keras_on_jax", "rudel.cli.application", "rudel.export.exporting", "rudel.report.report_page",
     "rudel.recipes.digits", "rudel.training.fit", "rudel.training.from_recipe", "rudel.training.plan_recipe",
     "rudel.runs.loading", "rudel.runs.evaluate_run", "rudel.tuning.tune", "rudel.tuning.sweep", "rudel.play.player",
     "rudel.replicas.diloco.round_coordinator", "rudel.replicas.replica",

@@ -31,8 +31,8 @@ def served() -> Iterator[Callable[..., Served]]:
     """Serves the page of runs until the test ends."""
     all_served: list[Served] = []
 
-    def serve(*runs: Path) -> Served:
-        all_served.append(Served(*runs))
+    def serve(*runs: Path, port: int = 0) -> Served:
+        all_served.append(Served(*runs, port=port))
         return all_served[-1]
 
     yield serve

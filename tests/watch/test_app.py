@@ -80,6 +80,11 @@ def test_several_runs(tmp_path: Path, training: Begin, served: Serve) -> None:
     ]
 
 
+def test_runs_of_the_same_name_are_told_apart(tmp_path: Path, served: Serve) -> None:
+    runs = served(tmp_path / "laptop/digits", tmp_path / "gpu/digits").runs()
+    assert [run["name"] for run in runs] == ["laptop/digits", "gpu/digits"]
+
+
 def test_the_report_when_there_is_one(tmp_path: Path, training: Begin, served: Serve) -> None:
     run = training().begin().epochs(1)
     page = served(run.path)

@@ -17,6 +17,7 @@ def test_how_many_steps_a_run_takes() -> None:
     config = {"epochs": 3, "steps": None, "batch_size": 32, "data": {"train": 1000}}
     assert steps_per_epoch(config) == 32
     assert total_steps(config) == 96
+    assert total_steps(config | {"steps_per_epoch": 40}) == 120, "batches of a source differ in size"
     assert total_steps(config | {"steps": 50, "epochs": None}) == 50
     assert total_steps({}) is None
     assert total_steps({"epochs": 3, "data": {"train": 10}, "batch_size": 0}) is None
@@ -71,6 +72,20 @@ def test_curves_say_what_the_page_needs() -> None:
     assert loss["log"]
     assert loss["lines"][1] == {"name": "validation", "points": [(1.0, 10.0), (2.0, 0.002), (3.0, 0.2)]}
     assert loss["best"] == {"epoch": 2.0, "value": 0.002}
+
+
+@pytest.mark.parametrize("count", [1000, 5000])
+def test_all_lines_have_their_values_at_the_same_epochs(count: int) -> None:
+    made = np.random.default_rng(0)
+    keys = ("loss", "val_loss", "accuracy", "val_accuracy")
+    values = dict(zip(keys, made.uniform(0.1, 1, (4, count)), strict=True))
+    epochs = [{"epoch": float(e + 1)} | {key: float(values[key][e]) for key in keys} for e in range(count)]
+    lines = [line["points"] for curve in curves(epochs) for line in curve["lines"]]
+    shown = {tuple(x for x, _ in line) for line in lines}
+    assert len(shown) == 1
+    assert 300 < len(shown.pop()) <= 400
+    for line, key in zip(lines, keys, strict=True):
+        assert {min(y for _, y in line), max(y for _, y in line)} == {values[key].min(), values[key].max()}
 
 
 def test_a_checkpoint_tells_how_far_a_training_is(tmp_path: Path) -> None:

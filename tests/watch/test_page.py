@@ -10,13 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Browser
 from processes import LONG
-from watch_support import Served, Training, closed_round
+from watch_support import Served, Training, closed_round, epoch
 
 from rudel.files import write_json
 from rudel.recipes.template import write_template
+from rudel.report.recordings import player
+from rudel.report.report_page import document
 
 Begin = Callable[..., Training]
 Serve = Callable[..., Served]
@@ -254,6 +257,123 @@ def test_several_runs_are_compared(tmp_path: Path, browser: Browser, training: B
         page.until("document.querySelectorAll('.card .badge')[1].textContent === 'Finished'")
         page.value("document.querySelectorAll('.several details summary')[2].click()")
         page.until("document.querySelectorAll('.several section details[open] .line').length > 3")
+        assert page.problems == []
+
+
+def test_each_run_has_the_colour_of_its_state(tmp_path: Path, browser: Browser, training: Begin, served: Serve) -> None:
+    training(tmp_path / "done").begin().epochs(1).end()
+    failed = training(tmp_path / "failed").begin().epochs(1)
+    write_json(failed.path / "failure.json", {"error": "The disk is full."})
+    failed.stop()
+    with browser.page(served(tmp_path / "done", tmp_path / "failed").url) as page:
+        page.until("document.querySelectorAll('.card .badge')[1]?.textContent === 'Failed'")
+        colours = page.value("[...document.querySelectorAll('.card .badge')].map(b => getComputedStyle(b).color)")
+        style = "getComputedStyle(document.documentElement).getPropertyValue"
+        tones = page.value(f"['--ok', '--bad'].map(tone => {style}(tone).slice(1))")
+        assert [re.findall(r"\d+", colour) for colour in colours] == [
+            [str(part) for part in bytes.fromhex(tone)] for tone in tones
+        ]
+
+
+def test_runs_without_validation_beside_one_with(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    runs = [tmp_path / name / "seed1/model" for name in ("experiment_a", "experiment_b", "other")]
+    for run in runs:
+        run.parent.mkdir(parents=True)
+        lines = [epoch(number) for number in (1, 2)]
+        if run != runs[0]:
+            lines = [{key: line[key] for key in line if not key.startswith("val_")} for line in lines]
+        training(run).begin().metrics(*lines)
+    with browser.page(served(*runs).url) as page:
+        names = "[...document.querySelector('.several > section .chart').querySelectorAll('.name')]"
+        page.until(f"{names}.length === 3")
+        assert page.value(f"{names}.map(n => n.textContent)") == ["…a/seed1/m…", "…b/seed1/m…", "other/see…"]
+        assert page.value("document.querySelector('.several > section h3 small').textContent") == ""
+        grid = [f"experiment-{number}{letter}/seed1/model" for number in (1, 2) for letter in "ab"]
+        short = page.value(f"import('./page/chart.js').then(({{ shortened }}) => shortened({grid}))")
+        assert short == ["…1a/seed1/…", "…1b/seed1/…", "…2a/seed1/…", "…2b/seed1/…"]
+
+
+def test_values_that_differ_little_have_different_ticks(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run in runs:
+        lines = [epoch(n, loss=2.3025 + n / 5000, accuracy=0.999 + n / 20000) for n in (1, 2, 3)]
+        training(run).begin().metrics(*[{key: line[key] for key in line if key[:4] != "val_"} for line in lines])
+    ticks = "[...chart.querySelectorAll('text[text-anchor=end]')].map(tick => tick.textContent)"
+    for shown in (runs[:1], runs):
+        with browser.page(served(*shown).url) as page:
+            page.until("document.querySelectorAll('.plots .line').length > 1")
+            charts = page.value(f"[...document.querySelectorAll('.plots .chart')].slice(0, 2).map(chart => {ticks})")
+            assert all(len(set(found)) == len(found) > 2 for found in charts), charts
+
+
+def test_runs_of_the_same_name_have_names_of_their_own(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    runs = [tmp_path / "laptop/digits-large", tmp_path / "server/digits-large"]
+    for run in runs:
+        training(run).begin().epochs(1, 2)
+    with browser.page(served(*runs).url) as page:
+        names = "[...document.querySelectorAll('.several > section .chart .name')].slice(0, 2).map(n => n.textContent)"
+        assert page.until(f"{names}.length === 2 && {names}") == ["laptop/di…", "server/di…"]
+        latest = page.value("document.querySelector('figcaption').textContent")
+        assert "laptop/digits-large 0.55, server/digits-large 0.55" in latest
+
+
+def test_the_server_may_come_back_with_more_runs_or_fewer(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run in runs:
+        training(run).begin().epochs(1)
+    server = served(runs[0])
+    with browser.page(server.url) as page:
+        page.until(f"{STATE} === 'Running'")
+        for count in (2, 1):
+            server.end()
+            server = served(*runs[:count], port=server.port)
+            page.value("document.dispatchEvent(new Event('visibilitychange'))")  # tries again at once
+            page.until(f"document.querySelectorAll('main > * > header, .card').length === {count}")
+            page.until("document.querySelector('.lost').hidden")
+        assert not [problem for problem in page.problems if "TypeError" in problem]
+
+
+def test_many_tabs_are_served_and_show_what_is_new(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    run = training().begin().epochs(1)
+    address = served(run.path).url
+    with browser.page(address) as first:
+        page = first
+        for _ in range(7):
+            page = page.another(address)
+            page.until(f"{STATE} === 'Running'", 20)
+        assert first.value("document.hidden")
+        assert first.value("document.title").replace("\u202f", " ") == "25 % · Digits – Rudel"
+        run.epochs(2)
+        page.until("document.title.startsWith('50')")
+        first.ask("Page.bringToFront")
+        first.until("document.title.startsWith('50')")
+
+
+def test_a_report_with_sound_can_be_heard(browser: Browser, training: Begin, served: Serve) -> None:
+    run = training().begin().epochs(1)
+    run.end()
+    sound = player(np.zeros(800, np.int16), 8000, "silence")
+    (run.path / "report.html").write_text(document("the report", sound))
+    with browser.page(f"{served(run.path).url}runs/0/report") as page:
+        heard = """new Promise((done) => {
+          const audio = document.querySelector("audio");
+          audio.onloadedmetadata = () => done(audio.duration);
+          audio.onerror = () => done(audio.error.message);
+          audio.load();
+        })"""
+        page.until("document.querySelector('audio') !== null")
+        page.value("document.querySelector('audio').preload = 'auto'")
+        assert page.value(heard) == 0.1
         assert page.problems == []
 
 

@@ -96,8 +96,75 @@ def test_a_training_on_another_computer_is_seen_by_its_news(tmp_path: Path, trai
     run.stop()  # its lock is not to be seen from here
     assert watched.document()["state"] == "stopped"
     run.epochs(2)
-    os.utime(run.path / "metrics.jsonl", (time.time() + 1, time.time() + 1))
+    later(run.path / "metrics.jsonl", 1)
     assert watched.document()["state"] == "running"
+
+
+def later(path: Path, seconds: float) -> None:
+    """Dates a file so many seconds ahead, as if it was written then."""
+    os.utime(path, (time.time() + seconds, time.time() + seconds))
+
+
+def test_a_training_that_began_and_ended_between_two_looks_does_not_run(
+    tmp_path: Path, training: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rudel.watch.watched._CLOSE_SECONDS", 0.0)
+
+    training().begin().epochs(1).stop()
+    watched = Watched(tmp_path / "run")
+    assert watched.document()["state"] == "stopped"
+    run = training(resume=True).go_on_from(1).epochs(2)
+    later(run.path / "config.json", 1)
+    run.stop()
+    assert watched.document()["state"] == "stopped"
+    assert watched.document()["state"] == "stopped"
+    run.epochs(3)  # so it goes on, on another computer
+    later(run.path / "metrics.jsonl", 2)
+    assert watched.document()["state"] == "running"
+    later(run.path / "config.json", 3)
+    assert watched.document()["state"] == "stopped", "nor does it prove that the next one runs"
+
+
+def test_rare_news_from_another_computer_are_waited_for(tmp_path: Path, training: Begin) -> None:
+    run = training().begin().epochs(1)
+    run.stop()
+    for path in run.path.iterdir():
+        later(path, -40_000)
+    watched, found = Watched(run.path), []
+    for number, seconds in enumerate((30_000, 24_000, 18_000, 12_000, 6_000)):
+        if number:
+            run.epochs(number + 1)
+        later(run.path / "metrics.jsonl", -seconds)
+        found.append(watched.document()["state"])
+    assert found[-1] == "running"
+
+
+@pytest.mark.parametrize("close", [0.0, 600.0])
+def test_a_training_that_begins_on_another_computer_is_starting(
+    tmp_path: Path, training: Begin, monkeypatch: pytest.MonkeyPatch, close: float
+) -> None:
+    monkeypatch.setattr("rudel.watch.watched._CLOSE_SECONDS", close)
+    watched = Watched(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    assert watched.document()["state"] == "waiting"
+    run = training().begin()
+    later(run.path / "config.json", 1)
+    run.stop()  # its lock is not to be seen from here
+    assert watched.document()["state"] == "starting"
+
+
+def test_why_it_failed_on_another_computer(tmp_path: Path, training: Begin) -> None:
+    run = training().begin().epochs(1)
+    run.stop()
+    watched = Watched(run.path)
+    watched.document()
+    run.epochs(2)
+    later(run.path / "metrics.jsonl", 1)
+    assert watched.document()["state"] == "running"
+    write_json(run.path / "failure.json", {"error": "The disk is full."})
+    found = watched.document()
+    assert (found["state"], found["message"]) == ("failed", "The disk is full.")
 
 
 def test_why_it_failed(tmp_path: Path, training: Begin) -> None:

@@ -63,13 +63,17 @@ class Training:
 
     def go_on_from(self, epochs: int) -> "Training":
         """As after a resumption from a checkpoint of that epoch."""
+        self._run.write_config(self._run.read_config())
         self._run.mark_unfinished()
         self._run.write_metrics([epoch(number) for number in range(1, epochs + 1)])
         return self
 
     def epochs(self, *numbers: float) -> "Training":
-        for number in numbers:
-            self._run.append_metrics(epoch(number))
+        return self.metrics(*(epoch(number) for number in numbers))
+
+    def metrics(self, *lines: dict[str, Any]) -> "Training":
+        for line in lines:
+            self._run.append_metrics(line)
         return self
 
     def rounds(self, *lines: dict[str, Any]) -> "Training":
@@ -92,8 +96,8 @@ class Training:
 class Served:
     """The page of some runs, served in this process at an address of its own."""
 
-    def __init__(self, *runs: Path, allowed: tuple[str, ...] = ()) -> None:
-        self._listener = listener("127.0.0.1", 0, 128)
+    def __init__(self, *runs: Path, allowed: tuple[str, ...] = (), port: int = 0) -> None:
+        self._listener = listener("127.0.0.1", port, 128)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         app = make_app(Board(runs), allowed, lambda: self._server.should_exit)

@@ -45,7 +45,7 @@ def hosts(incomplete: str) -> list[str]:
     """Hosts of ~/.ssh/config, behind the comma of those that have been typed."""
     typed, comma, last = incomplete.rpartition(",")
     try:
-        lines = (Path.home() / ".ssh" / "config").read_text().splitlines()
+        lines = (Path.home() / ".ssh" / "config").read_text(errors="replace").splitlines()
     except OSError:
         return []
     words = [line.replace("=", " ").split() for line in lines]

@@ -12,6 +12,7 @@ import typer
 from rudel.cli.output import reporting_interrupts
 from rudel.errors import DataError, OptionError
 from rudel.files import expanded
+from rudel.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rudel.data.collecting.cutting import Cutter
@@ -136,7 +137,7 @@ def _shown(
 @contextlib.contextmanager
 def _display() -> Iterator[Callable[[str], None]]:
     """Yields what shows a line on a terminal, in the place of the one before, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda text: None
         return
     from rich.console import Console

@@ -31,7 +31,13 @@ def images(
     classes: Annotated[
         str | None, typer.Option(metavar="FILE", help="Names of the classes, one per line, in the order of labels.")
     ] = None,
-    validation: Annotated[float, typer.Option(help="Validation share, chosen by the hash of the file's name.")] = 0.1,
+    validation: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE|FOLDER",
+            help="Validation share, chosen by the hash of the file's name; or a folder of validation images.",
+        ),
+    ] = "0.1",
     max_side: Annotated[
         int | None, typer.Option(metavar="PIXELS", help="Scale down images with a longer side.")
     ] = None,
@@ -62,7 +68,7 @@ def images(
             out,
             labels=labels,
             classes=classes,
-            validation=validation,
+            validation=_share_or_folder(validation),
             max_side=max_side,
             shards=shards,
             spread=spread,
@@ -73,6 +79,13 @@ def images(
         print_json(_as_document(converted, seconds))
         return
     _print_result(converted, seconds)
+
+
+def _share_or_folder(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Any:
@@ -145,6 +158,8 @@ def _tell_shards(converted: "Converted", seconds: float) -> None:
 
 
 def _notes(converted: "Converted") -> Iterator[str]:
+    if converted.doubt:
+        yield converted.doubt
     if len(converted.left_out) > _NAMED:
         yield f"All files that were left out are named in {converted.path / 'left-out.txt'}."
     counts = list(zip(converted.classes, *map(converted.counts, _SPLITS), strict=True))

@@ -13,6 +13,7 @@ from rudel.cli import complete
 from rudel.cli.output import print_json, print_table, reporting_interrupts
 from rudel.cli.shared_options import ClassesOption, CodeOption, JsonOption, ModelArgument, UnsafeOption
 from rudel.export.forms import FORMS
+from rudel.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rudel.export.exporting import Exported
@@ -89,7 +90,7 @@ def _print(made: "Exported") -> None:
     headings = ["", "size", *map(metric_name, names), "largest difference", "same class"]
     if made.agreement is None:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    print_table(headings, rows, right=tuple(range(1, len(headings))))
+    print_table(headings, rows, right=tuple(range(1, len(headings))), wide=True)
     which = {"given": "examples given", "made-up": "made-up inputs"}.get(
         made.compared_on, f"{made.compared_on} examples"
     )
@@ -107,7 +108,7 @@ def _print(made: "Exported") -> None:
 @contextlib.contextmanager
 def _status() -> Iterator[Callable[[str], None]]:
     """Yields a function that shows on a terminal what is being done, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda doing: None
         return
     from rich.console import Console

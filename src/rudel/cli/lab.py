@@ -1,5 +1,6 @@
 """`rudel lab`: a pretend Wi-Fi cluster on this machine."""
 
+import shlex
 import signal
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -161,7 +162,7 @@ def _print_lab(lab: "Lab", as_json: bool, background: bool) -> None:
         f"nodes  {' '.join(lab.hosts)}\n"
         f"cores  {shares} each\n"
         f"air    {settings.rate:g} Mbit/s shared, {settings.latency:g} ms one way\n"
-        f"shell  ssh -F {lab.ssh_config} {lab.hosts[0]}\n"
+        f"shell  ssh -F {shlex.quote(str(lab.ssh_config))} {lab.hosts[0]}\n"
         f'stop   {"" if background else "Ctrl-C, or "}sudo "$(command -v rudel)" lab down --prefix {settings.prefix}'
     )
 

@@ -305,7 +305,7 @@ def _print_measured(measured: "Measurement") -> None:
         f"{measured.flash:,} bytes of flash, {measured.code:,} of them code, "
         f"{measured.ram:,} bytes of RAM and {measured.stack:,} of stack"
     )
-    typer.echo(f"{measured.machine}, {measured.inputs} inputs: {_same_bits(measured.differing)}")
+    typer.echo(f"{measured.machine}, {measured.inputs} inputs: {_same(measured)}")
 
 
 def _print_board(board: "BoardMeasurement", measured: "Measurement | None") -> None:
@@ -317,8 +317,10 @@ def _print_board(board: "BoardMeasurement", measured: "Measurement | None") -> N
         elif measured is not None:
             sentence += f", {board.cycles / measured.instructions:.2f} an instruction"
     typer.echo(f"\n{sentence}")
-    typer.echo(f"the board at {board.port}, {len(board.microseconds)} inputs: {_same_bits(board.differing)}")
+    typer.echo(f"the board at {board.port}, {len(board.microseconds)} inputs: {_same(board)}")
 
 
-def _same_bits(differing: int) -> str:
-    return f"{differing} outputs differ" if differing else "the same bits as on this computer"
+def _same(found: "Measurement | BoardMeasurement") -> str:
+    if found.differing:
+        return f"{found.differing} outputs differ"
+    return f"the same {'bits' if found.exact else 'within rounding'} as on this computer"

@@ -1,20 +1,34 @@
 """How commands print: results on standard output, everything else on standard error."""
 
+import codecs
 import contextlib
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import typer
 
 from rudel.cli.interrupts import TERMINATED, ending, terminated
+from rudel.terminal import is_terminal
+
+
+def open_closed_streams() -> None:
+    """Replaces standard streams that the shell has closed (`2>&-`) by `/dev/null`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def replace_unknown_characters() -> None:
     """Lets terminals and files of another encoding than UTF-8 have a `?` for what they cannot show, not an error."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        is_utf8 = codecs.lookup(stream.encoding).name == "utf-8"
+        if stream.errors == "strict" or (stream.errors == "surrogateescape" and not is_utf8):
             stream.reconfigure(errors="replace")
 
 
@@ -57,7 +71,7 @@ def reporting_interrupts() -> Iterator[None]:
 @contextlib.contextmanager
 def count_display(doing: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a callback `progress(done, total)` in items that draws a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
     from rich.console import Console
@@ -72,7 +86,7 @@ def count_display(doing: str) -> Iterator[Callable[[int, int], None]]:
 @contextlib.contextmanager
 def download_display(doing: str = "fetching") -> Iterator[Callable[[int, int], None]]:
     """Yields a callback `progress(done, total)` in bytes that draws a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
     from rich.console import Console

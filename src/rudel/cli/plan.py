@@ -50,6 +50,7 @@ def plan(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.report.hosts_words import few_steps_note
     from rudel.training.plan_recipe import plan_recipe
     from rudel.training.prepared import RecipeRequest
 
@@ -64,6 +65,9 @@ def plan(
     _tell_forecasts(outlook.planned.forecasts, outlook.planned.best)
     typer.echo()
     typer.echo(outlook.planned.why)
+    best = outlook.planned.best
+    if few := few_steps_note(best.strategy, len(best.hosts), outlook.work.steps // len(best.hosts)):
+        typer.echo(few)
 
 
 def _tell_hosts(hosts: Sequence[Any], together: float) -> None:

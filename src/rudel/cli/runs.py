@@ -1,5 +1,6 @@
 """`rudel runs` and `rudel resume`: what trainings have left, and one that is to continue."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -67,18 +68,19 @@ def compare(
     json: JsonOption = False,
 ) -> None:
     """Compare runs: the settings in which they differ, and their curves on one page."""
-    from rudel.errors import OptionError
+    from rudel.errors import OptionError, RunError
     from rudel.report.between_runs import differences, names_of, results, write_comparison
     from rudel.report.read import read_run
-    from rudel.runs.run_directory import writing
 
-    if len({path.resolve() for path in runs}) < 2:
+    if len({os.path.realpath(path) for path in runs}) < 2:
         raise OptionError("Name two runs or more to compare, as in `rudel runs compare runs/digits runs/digits-2`.")
     read = [read_run(expanded(path)) for path in runs]
-    page = page or read[0].path.resolve().parent / "compared.html"
-    with writing(page):
+    page = page or Path(os.path.realpath(read[0].path)).parent / "compared.html"
+    try:
         write_comparison(read, page)
-    settings, names = differences(read), names_of(read)
+    except OSError as error:
+        raise RunError(f"{page} cannot be written ({error.strerror}): give another with --page.") from error
+    settings, names = differences(read), names_of([run.path for run in read])
     if json:
         print_json(
             {
@@ -96,15 +98,18 @@ def resume(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="Directory of an unfinished run.", autocompletion=complete.runs)
     ],
+    min_hosts: Annotated[
+        int | None, typer.Option(help="Continue with this many of its hosts.  \\[default: as it was begun]")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Continue an unfinished run from its newest checkpoint."""
     from rudel.backend import keras_here
 
     keras_here(light=True)
-    from rudel.cli.train import show_trained
+    from rudel.cli.train import show_note, show_trained
     from rudel.training.resuming import resume_run
 
     with download_display() as progress, reporting_interrupts():
-        trained = resume_run(run, progress)
+        trained = resume_run(run, progress, None if json else show_note, min_hosts)
     show_trained(trained, json)

@@ -1,8 +1,8 @@
 """`rudel serve`: models over HTTP."""
 
 import contextlib
-import dataclasses
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +11,6 @@ import typer
 from rudel.cli import complete
 from rudel.cli.interrupts import ending_at_once, leave
 from rudel.cli.shared_options import ClassesOption, CodeOption, UnsafeOption
-from rudel.errors import RunError
 
 
 def serve(
@@ -63,8 +62,8 @@ def serve(
     """Serve models over HTTP (TensorFlow Serving's REST API, Open Inference Protocol)."""
     opened = contextlib.ExitStack()
     with opened, ending_at_once(opened):
-        from rudel.runs.model_as_run import as_run, is_model_file
-        from rudel.serve.model_sources import read_sources
+        from rudel.runs.model_as_run import is_model_file, refuse_options
+        from rudel.serve.model_sources import FileOptions, model_files, read_sources
         from rudel.serve.server import Settings, check_packages
         from rudel.serve.server import serve as serve_models
         from rudel.serve.server_limits import Limits
@@ -79,14 +78,13 @@ def serve(
             body=int(max_body * 1e6),
             seconds=timeout,
         )
+        files = [file for source in sources for file in model_files(source)]
+        if not any(map(is_model_file, [*files, *(source.path for source in sources)])):
+            with_classes = {} if files else {"classes": classes}  # a .tflite file has them, but no code
+            refuse_options(sources[0].path, **with_classes, code=code, unsafe=unsafe)
         token = read_token(token_file, os.environ.get("RUDEL_TOKEN"))
-        for place, source in enumerate(sources):
-            if is_model_file(source.path):
-                try:
-                    run = opened.enter_context(as_run(source.path, classes, code, unsafe))
-                except RunError as error:  # others may be served
-                    sources[place] = dataclasses.replace(source, problem=error)
-                else:
-                    sources[place] = dataclasses.replace(source, path=run, file=source.path)
-        serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)
+        folder = tempfile.TemporaryDirectory(prefix="rudel-serve-", ignore_cleanup_errors=True)
+        options = FileOptions(classes, code, unsafe, Path(opened.enter_context(folder)))
+        settings = Settings(host, port, token, tuple(allow_host or ()), log, limits, options)
+        serve_models(sources, settings, typer.echo)
     leave(0)

@@ -269,6 +269,7 @@ def train(
             stop_early=early_stopping,
             callbacks=made_callbacks(callback or ()),
             progress=progress,
+            notify=None if json or quiet else show_note,
             on=on,
             client=scheduler,
             strategy=with_options(
@@ -300,11 +301,19 @@ def show_trained(trained: "TrainedRun", json: bool, quiet: bool = False) -> None
     typer.echo(f"next     {'; '.join(_next_commands(trained))}")
 
 
+def show_note(sentence: str) -> None:
+    """Prints something that the user should know."""
+    typer.echo(f"note     {sentence}", err=True)
+
+
 def _next_commands(trained: "TrainedRun") -> list[str]:
     """Commands that take the run further."""
+    from rudel.features.table_layer import columns_of
+
     run = shlex.quote(str(trained.path))
     play = [f"rudel play {run}"] if _has_page(trained) else []
-    return [f"rudel evaluate {run}", f"rudel serve {run}", *play, f"rudel export {run} --to litert-int8"]
+    form = "litert" if columns_of(trained.model) else "litert-int8"
+    return [f"rudel evaluate {run}", f"rudel serve {run}", *play, f"rudel export {run} --to {form}"]
 
 
 def _has_page(trained: "TrainedRun") -> bool:
@@ -329,6 +338,7 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 def _print_result(trained: "TrainedRun") -> None:
     from rudel.report.formatting import duration
+    from rudel.report.hosts_words import few_steps_note
     from rudel.report.rounds_file import read_rounds
     from rudel.session.training_display import described
 
@@ -358,9 +368,10 @@ def _print_result(trained: "TrainedRun") -> None:
     _tell_forecast(trained.path, seconds)
     typer.echo(f"run      {trained.path}")
     typer.echo(f"report   {trained.path / 'report.html'}")
-    for line in (*trained.notes, trained.attribution):
-        if line:
-            typer.echo(f"note     {line}", err=True)
+    if rounds and (few := few_steps_note(summary["strategy"], len(rounds.trained), summary["steps"])):
+        show_note(few)
+    if trained.attribution:
+        show_note(trained.attribution)
 
 
 def _tell_forecast(run: Path, seconds: float) -> None:
@@ -387,7 +398,7 @@ def _tell_hosts(rounds: "Rounds", summary: dict[str, Any]) -> None:
 
     computing, moved = rounds.computing, summary["bytes_sent"] + summary["bytes_received"]
     typer.echo(
-        f"hosts    {len(rounds.hosts):,}, computing {percent(computing, 0)} of their time, "
+        f"hosts    {len(rounds.trained):,}, computing {percent(computing, 0)} of their time, "
         f"waiting {percent(1 - computing, 0)}"
     )
     times = plural(rounds.arrivals, "arrival") if rounds.arrivals else plural(rounds.count, "round")

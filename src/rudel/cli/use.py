@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from rudel.cli.shared_options import (
     hosts_option,
 )
 from rudel.errors import DataError, OptionError
+from rudel.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rudel.runs.file_model import Prediction, Unreadable
@@ -110,14 +112,16 @@ def predict(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.features.table_columns import notes_on_unknown
     from rudel.runs.file_model import Unreadable
     from rudel.runs.model_as_run import as_run
     from rudel.runs.predict_many import predict_many
 
-    printing = out is None and not json and sys.stdout.isatty()  # a bar would share the lines of the answers
+    printing = out is None and not json and is_terminal(sys.stdout)  # a bar would share the lines of the answers
     documents: list[dict[str, Any]] = []
     reasons: list[str] = []
     count = 0
+    unknown: Counter[str] = Counter()
     with (
         reporting_interrupts(),
         as_run(run, classes, code, unsafe) as directory,
@@ -130,17 +134,22 @@ def predict(
                 documents.append(_document(answer))
             if isinstance(answer, Unreadable):
                 reasons.append(answer.reason)
-            elif out is None and not json:
+                continue
+            unknown.update(answer.unknown)
+            if out is None and not json:
                 typer.echo(_line(answer, top))
     if json:
         print_json(documents)
     if out is not None:
         typer.echo(out)
+    for note in notes_on_unknown(unknown, count - len(reasons)):
+        typer.echo(f"note: {note}", err=True)
     if len(reasons) == count == 1:
         raise DataError(reasons[0])
     if reasons:
         typer.echo("\n".join(reasons), err=True)
-        raise DataError(f"{len(reasons):,} of {count:,} inputs could not be read; the others are predicted.")
+        others = "; the others are predicted" if len(reasons) < count else ""
+        raise DataError(f"{len(reasons):,} of {count:,} inputs could not be read{others}.")
 
 
 @contextlib.contextmanager

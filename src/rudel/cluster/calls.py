@@ -25,7 +25,8 @@ class Calls:
         client: a synchronous `distributed.Client`.
         purpose: what the workers do, for messages.
         again: what repeating the command does, for messages.
-        timeout: seconds to wait for a worker when there is none.
+        timeout: seconds to wait for a worker when there is none, and half of those that a result may be on its way:
+            longer than a silent connection lasts.
     """
 
     client: Any
@@ -50,7 +51,9 @@ class Calls:
         seen = time.monotonic()
         while True:
             try:
-                return future.result(timeout=_GLANCE_SECONDS)
+                future.exception(timeout=_GLANCE_SECONDS)  # waits for its end alone
+                seen = time.monotonic() + 2 * self.timeout
+                return future.result(timeout=2 * self.timeout)  # results come together: one given up ends the others
             except TimeoutError:
                 if self._is_somebody_there():
                     seen = time.monotonic()

@@ -9,7 +9,6 @@ Limit: whoever can reach a Dask worker can install anything on it; this is for t
 """
 
 import asyncio
-import getpass
 import logging
 import os
 import platform
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from rudel.cluster.hosts import local_user
 from rudel.cluster.line import Line
 from rudel.errors import RudelError
 
@@ -70,7 +70,7 @@ class Guest(WorkerPlugin):
         self.name = f"rudel-{secrets.token_hex(8)}"
         self.holder = {
             "purpose": purpose,
-            "user": _user(),
+            "user": local_user(),
             "host": platform.node(),
             "process": os.getpid(),
         }
@@ -167,14 +167,6 @@ class Guest(WorkerPlugin):
             await asyncio.sleep(left)
         _log.warning("freeing the worker: %s was not heard of for %.0f s", self.holder, self.quiet_for)
         await worker.plugin_remove(self.name)
-
-
-def _user() -> str:
-    """The user's name; the number where it has none, as in many containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # the latter since Python 3.13
-        return str(os.getuid())
 
 
 def _guest_of(worker: "Worker") -> Guest | None:

@@ -1,5 +1,7 @@
 """Hosts as a user writes them: a list such as `raspi1,pi@raspi2:2222`, or a file with one host a line."""
 
+import getpass
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -84,6 +86,14 @@ def parse_hosts(given: str | Path | Sequence[str | Host]) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
+def local_user() -> str:
+    """The name of the user here; the number where it has none, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        return str(os.getuid())
+
+
 def remote_python(host: Host) -> str:
     """The interpreter of a host's environment, quoted for a shell that starts in the home folder there.
 
@@ -97,9 +107,12 @@ def _is_file(given: str) -> bool:
     if "/" not in given and "," in given:
         return False
     path = expanded(given)
-    if path.is_file():
-        return True
-    if "/" in given:
+    try:
+        if path.is_file():
+            return True
+    except OSError:  # it may not be looked at
+        return "/" in given
+    if "/" in given or given.endswith(".txt"):
         raise HostError(f"There is no hosts file `{given}`: give an existing file, or hosts as in `raspi1,pi@raspi2`.")
     return False
 
@@ -134,7 +147,7 @@ def _parse(text: str, where: str, python: str | None = None) -> Host:
         raise HostError(
             f"`{text}` is not a host{where}: it has the form `name`, `user@name` or `user@name:port`{hint}."
         )
-    port = int(form["port"]) if form["port"] else None
-    if port is not None and not 0 < port < 65536:
+    if form["port"] and (len(form["port"].lstrip("0")) > 5 or not 0 < int(form["port"]) < 65536):
         raise HostError(f"The port of `{text}`{where} must be from 1 to 65535.")
+    port = int(form["port"]) if form["port"] else None
     return Host(form["address"] or form["name"], form["user"], port, python)

@@ -12,7 +12,7 @@ from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.link import Link, measure_link
 from rudel.cluster.pins import Target, faults, worker_pins
 from rudel.cluster.probe import Facts, probe
-from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem
+from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem, problem_of_address
 from rudel.cluster.task_groups import for_each
 from rudel.cluster.versioned_packages import versioned_pins
 from rudel.errors import HostError
@@ -115,6 +115,8 @@ async def _check(host: Host, ssh_config: Path | None, accept_new: bool, one_at_a
         async with ssh.connected(host, ssh_config, _TIMEOUT, accept_new=accept_new) as connection:
             key = _described(connection.get_server_host_key())
             facts = await probe(connection, host)
+            if unreachable := problem_of_address(host, ssh.address_of(connection)):
+                notes.append(unreachable)
             async with one_at_a_time:
                 link = await measure_link(connection, host)
     except HostError as error:

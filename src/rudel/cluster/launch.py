@@ -17,7 +17,8 @@ import asyncssh
 
 from rudel.cluster.certificates import Identity
 from rudel.cluster.hosts import COMPUTER, Host, remote_python
-from rudel.cluster.ssh import connect
+from rudel.cluster.ssh import address_of, connect, ended
+from rudel.cluster.suitability import problem_of_address
 from rudel.errors import ClusterError, HostError, RudelError
 from rudel.retry_policy import RetryPolicy
 
@@ -131,21 +132,16 @@ class Launch:
             with contextlib.suppress(asyncssh.Error, OSError):  # it takes too long, or the connection broke off
                 async with asyncio.timeout(3):
                     await self._until_ended()
-        connection.abort()
-        await connection.wait_closed()
+        await ended(connection, connection.abort)
 
     def _check_address(self) -> None:
-        """Refuses a link-local address: what it means to the host, it means to nobody else.
+        """Refuses a connection without an address, and a link-local one: it means something else to other hosts.
 
         Raises:
-            HostError: it is one.
+            HostError: it is one of these.
         """
-        address = str(self._connection.get_extra_info("peername")[0])
-        if address.lower().startswith("fe80:"):
-            raise HostError(
-                f"`{self.host}` is reached at {address}, a link-local address, by which other hosts cannot reach it: "
-                "give another address of it, or set `AddressFamily inet` for it in the SSH configuration."
-            )
+        if sentence := problem_of_address(self.host, address_of(self._connection)):
+            raise HostError(sentence)
 
     async def _launch(self) -> asyncssh.SSHClientProcess[bytes]:
         connection = self._connection
@@ -158,7 +154,7 @@ class Launch:
             "name": str(self.host),
         }
         python = remote_python(self.host)
-        tell = f'printf \'{{"computer": "%s"}}\\n\' "$({COMPUTER} 2>/dev/null)"'
+        tell = f'printf \'\\n{{"computer": "%s"}}\\n\' "$({COMPUTER} 2>/dev/null)"'
         command = f"exec sh -c {shlex.quote(f'{tell}; exec {python} -m rudel.cluster.worker')}"
         process = await connection.create_process(command, encoding=None)
         with contextlib.suppress(BrokenPipeError):  # it has ended already, and `_failed` says why

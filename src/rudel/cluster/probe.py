@@ -205,7 +205,8 @@ def parse(text: str) -> Facts:
     def first(key: str) -> str:
         return answers.get(key, [""])[0]
 
-    installed = dict(_name_and_version(value) for value in answers.get("installed", []))
+    found = [_name_and_version(value) for value in answers.get("installed", [])]
+    installed = dict(reversed(found))  # of several versions of a package, Python imports the first
     trouble = "" if "rudel" not in installed or first("tried") else first("trouble") or "Python crashed"
     environment = [_interpreter(value) for value in answers.get("environment", [])]
     return Facts(

@@ -1,18 +1,21 @@
 """`rudel hosts push`: files and folders sent to every host, those left out that are there and alike."""
 
 import asyncio
+import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import asyncssh
 
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.task_groups import for_each, tasks
-from rudel.cluster.uploads import PART, Uploads, uploads
-from rudel.errors import HostError
+from rudel.cluster.uploads import PART, Uploads, reading, uploads
+from rudel.errors import HostError, option
 from rudel.files import expanded
 
 _AT_ONCE = 16
@@ -55,7 +58,7 @@ async def push_to_hosts(
     Args:
         hosts: as for `parse_hosts`.
         path: of the file or folder here; it keeps its name there.
-        to: the folder there, relative to the home folder or absolute; made if it is not there.
+        to: the folder there, relative to the home folder (also with `~/`) or absolute; made if it is not there.
         ssh_config: an SSH configuration in the place of `~/.ssh/config`.
         on_progress: called as bytes are sent.
 
@@ -63,16 +66,16 @@ async def push_to_hosts(
         What was sent to each host, in their order; a host that fails does not stop the others.
 
     Raises:
-        HostError: the hosts cannot be understood, or there is nothing at `path`.
+        HostError: the hosts or `to` cannot be understood, or there is nothing at `path`, or a folder that cannot be
+            read.
     """
-    parsed, files = parse_hosts(hosts), await asyncio.to_thread(_files, path)
+    parsed, folder = parse_hosts(hosts), _folder_there(to)
+    with reading(path):
+        files = await asyncio.to_thread(_files, path)
+        total = sum(file.stat().st_size for found in files.values() for file in found)
 
     async def one(host: Host) -> Pushed:
-        work = _Push(
-            files,
-            to.removeprefix("~").lstrip("/") or "." if to.startswith("~") else to,
-            lambda done, total: on_progress(host, done, total),
-        )
+        work = _Push(files, total, folder, lambda done, total: on_progress(host, done, total))
         try:
             async with ssh.connected(host, ssh_config) as connection, uploads(connection) as there:
                 await work.go(there)
@@ -86,10 +89,11 @@ async def push_to_hosts(
 class _Push:
     """The files for one host, and what has become of them."""
 
-    def __init__(self, files: dict[str, list[Path]], to: str, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, files: dict[str, list[Path]], total: int, to: str, on_progress: Callable[[int, int], None]
+    ) -> None:
         self._folders, self._to, self._on_progress = files, to, on_progress
-        self._total = sum(path.stat().st_size for paths in files.values() for path in paths)
-        self._done = 0
+        self._total, self._done = total, 0
         self.files, self.alike, self.sent = 0, 0, 0
 
     async def go(self, there: Uploads) -> None:
@@ -110,7 +114,8 @@ class _Push:
         found: asyncssh.SFTPAttrs | None,
         at_once: asyncio.Semaphore,
     ) -> None:
-        status = path.stat()
+        with reading(path):
+            status = path.stat()
         if found and (found.size, found.mtime) == (status.st_size, int(status.st_mtime)):
             self.alike += 1
             self._advance(status.st_size)
@@ -124,10 +129,31 @@ class _Push:
         self._on_progress(self._done, self._total)
 
 
+def _folder_there(to: str) -> str:
+    """The folder on a host, absolute or relative to the home folder.
+
+    Raises:
+        HostError: it is empty, or in the home folder of a user who is named.
+    """
+    first, _, rest = to.partition("/")
+    if not to:
+        raise HostError(f"{option('to')} is empty: name a folder, or leave it out for the home folder.")
+    if first == "~":
+        return rest.lstrip("/") or "."
+    if first.startswith("~"):
+        raise HostError(f"Files cannot be sent to `{to}`: give the absolute path of the folder, or `./{to}`.")
+    return to
+
+
 def _files(path: Path) -> dict[str, list[Path]]:
-    """All files to be sent, by the folder that they go to; folders without files as well."""
+    """All files to be sent, by the folder that they go to; folders without files as well.
+
+    Raises:
+        HostError: there is nothing at the path, or it has no name.
+        OSError: a folder cannot be read.
+    """
     path = expanded(path)
-    if path.is_file():
+    if _is_file(path):
         return {"": [path]}
     if not path.is_dir():
         raise HostError(f"There is nothing to send at `{path}`: give an existing file or folder.")
@@ -136,7 +162,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
         raise HostError(f"`{path}` has no name that it could have on a host: give a folder in it.")
     found = {}
     inside: dict[str, set[str]] = {}  # by a folder that is sent, the real ones that it lies in, and its own
-    for folder, folders, names in os.walk(path, followlinks=True):
+    for folder, folders, names in os.walk(path, onerror=_refuse, followlinks=True):
         real, around = os.path.realpath(folder), inside.get(str(Path(folder).parent), set())
         if real in around:  # a link that goes in circles
             folders.clear()
@@ -144,5 +170,24 @@ def _files(path: Path) -> dict[str, list[Path]]:
         inside[folder] = {*around, real}
         place = Path(path.name) / Path(folder).relative_to(path)
         whole = (name for name in sorted(names) if not name.endswith(PART))  # others are of a push to this computer
-        found[place.as_posix()] = [Path(folder, name) for name in whole if Path(folder, name).is_file()]
+        found[place.as_posix()] = [file for name in whole if _is_file(file := Path(folder, name))]
     return found
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file at a path, or at the end of a link; `Path.is_file` hides some errors, by the Python.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """Ends a walk at a folder that cannot be read, which would be left out otherwise."""
+    raise error

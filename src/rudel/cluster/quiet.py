@@ -4,9 +4,13 @@ Neither opens a port for HTTP, so that nothing answers without a certificate. Pr
 self-observation are off: each is a wake-up of a processor that has training to do. Memory is not limited here, since a
 process that trains holds what it holds. A silent connection is kept for long, because a Wi-Fi that comes back in half a
 minute should find its cluster as it left it; who trains decides sooner by itself whom to wait for.
+
+These are settings of a whole process: they hold while one of its blocks of `quiet` lasts.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import dask.config
@@ -14,12 +18,10 @@ from distributed import Scheduler, Worker
 from distributed.versions import get_versions
 
 from rudel.cluster.transport import SCHEME
+from rudel.counted_context import CountedContext
 
 if TYPE_CHECKING:
     from distributed.security import Security
-
-
-logging.getLogger("distributed").setLevel(logging.WARNING)
 
 DASHBOARD_PORT = 8787
 
@@ -34,29 +36,48 @@ class _Aside(logging.Handler):
         _log.info("%s: %s", record.name, record.getMessage(), exc_info=record.exc_info)
 
 
-_ROUTES = dask.config.get("distributed.scheduler.http.routes")
+_ROUTES = "distributed.scheduler.http.routes"
 
-dask.config.set(
-    {
-        "distributed.admin.system-monitor.gil.enabled": False,
-        "distributed.admin.system-monitor.interval": "10s",
-        "distributed.admin.system-monitor.disk": False,
-        "distributed.admin.tick.interval": "2s",
-        "distributed.admin.tick.limit": "60s",
-        "distributed.comm.timeouts.connect": "30s",
-        "distributed.comm.timeouts.tcp": "120s",
-        "distributed.scheduler.active-memory-manager.start": False,
-        "distributed.scheduler.http.routes": [],
-        "distributed.scheduler.work-stealing": False,
-        "distributed.scheduler.worker-ttl": "300s",
-        "distributed.worker.http.routes": [],
-        "distributed.worker.profile.enabled": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.terminate": False,
-    }
-)
+_SETTINGS = {
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.tick.interval": "2s",
+    "distributed.admin.tick.limit": "60s",
+    "distributed.comm.timeouts.connect": "30s",
+    "distributed.comm.timeouts.tcp": "120s",
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-ttl": "300s",
+    "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+@contextlib.contextmanager
+def quiet(log: logging.Handler) -> Iterator[None]:
+    """Inside the block, Dask works in this process as the module says, and its log goes to one handler alone."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.level, logger.handlers[:], logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers[:], logger.propagate = [log], False
+    loggers[0].setLevel(logging.WARNING)
+    try:
+        with dask.config.set(_SETTINGS):
+            yield
+    finally:
+        for logger, (level, handlers, propagates) in zip(loggers, before, strict=True):
+            added = [handler for handler in logger.handlers if handler is not log]
+            logger.handlers[:], logger.propagate = handlers + added, propagates
+            logger.setLevel(level)
+
+
+QUIET_DRIVER = CountedContext(lambda: quiet(_Aside()))
+"""What a driver is in while its cluster runs."""
 
 
 HEARTBEAT_SECONDS = 10.0
@@ -110,13 +131,10 @@ def scheduler_with(security: "Security", dashboard: bool) -> Scheduler:
         security: of the driver.
         dashboard: whether it has the dashboard, on this computer alone.
     """
-    for name in _LOGGERS:
-        logger = logging.getLogger(name)
-        logger.handlers[:], logger.propagate = [_Aside()], False
     listening = {"protocol": SCHEME, "host": "", "port": 0, "security": security}
     if not dashboard:
-        return QuietScheduler(**listening, dashboard=False, dashboard_address=None)
-    dask.config.set({"distributed.scheduler.http.routes": _ROUTES})
+        with dask.config.set({_ROUTES: []}):
+            return QuietScheduler(**listening, dashboard=False, dashboard_address=None)
     return GuardedScheduler(**listening, dashboard=True, dashboard_address=f"127.0.0.1:{DASHBOARD_PORT}")
 
 

@@ -47,7 +47,8 @@ async def turn(
     Raises:
         HostError: the folder for Rudel cannot be made there, or the connection was lost.
     """
-    command = f"exec {shlex.quote(python.path)} -c {shlex.quote(_HOLD)}"
+    # in one line, as csh takes no line break in quotes
+    command = f"exec {shlex.quote(python.path)} -c \"exec(bytes.fromhex('{_HOLD.encode().hex()}'))\""
     async with contextlib.AsyncExitStack() as stack:
         try:
             holder = await stack.enter_async_context(connection.create_process(command, encoding=None))

@@ -6,7 +6,8 @@ Guarantee: nothing is sent to a host whose key is not known, and a changed key i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from rudel.errors import HostError
 
 _KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 5, 4
 _CLOSING_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
 _LONGEST_WAY = 8
 
 
@@ -67,10 +69,31 @@ async def connected(
     try:
         yield connection
     finally:
-        connection.close()
         with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
             async with asyncio.timeout(_CLOSING_SECONDS):
-                await connection.wait_closed()
+                await ended(connection, connection.close)
+
+
+async def ended(connection: asyncssh.SSHClientConnection, end: Callable[[], None]) -> None:
+    """Ends a connection by one of its methods, and waits until it is closed."""
+    end()
+    await connection.wait_closed()
+    await _programs_ended(connection.get_extra_info("rudel_programs"))
+
+
+async def _programs_ended(programs: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Waits for the programs of each `ProxyCommand`: AsyncSSH kills them and does not wait for their end.
+
+    It is asyncio that learns of the end: it would warn of a program for which somebody else waited.
+    """
+    while any(program.returncode is None for program in programs):
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def address_of(connection: asyncssh.SSHClientConnection) -> str | None:
+    """The address at which a host is reached: empty behind a `ProxyJump`, None where `ProxyCommand` leads there."""
+    peer = connection.get_extra_info("peername")
+    return str(peer[0]) if peer else None
 
 
 async def run(
@@ -123,10 +146,13 @@ class _Client(asyncssh.SSHClient):
     def __init__(self, known: KnownHosts, accept_new: bool) -> None:
         self.known, self.accept_new = known, accept_new
         self.connected = False
+        self.programs: tuple[subprocess.Popen[bytes], ...] = ()
         self.refused: asyncssh.SSHKey | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.connected = True
+        if program := conn.get_extra_info("subprocess"):
+            self.programs = (program,)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         known_here = self.known.keys(host, port)
@@ -151,6 +177,7 @@ async def _connect(
     known = await asyncio.to_thread(KnownHosts, settings.known_hosts, settings.shared_known_hosts)
     if tunnel is None and settings.jump:
         tunnel = await _on_the_way(host, settings.jump, ssh_config, timeout, accept_new, hops)
+    on_the_way = tunnel.get_extra_info("rudel_programs") if tunnel else ()
     client = _Client(known, accept_new)
     try:
         connection = await asyncssh.connect(
@@ -163,6 +190,7 @@ async def _connect(
             server_host_key_algs=() if settings.key_algorithms else known.algorithms(settings.alias, settings.port),
             client_factory=lambda: client,
             client_keys=[str(path) for path in settings.identities],
+            client_certs=[str(path) for path in settings.certificates],
             ignore_encrypted=True,
             tunnel=tunnel,
             gss_kex=False,
@@ -175,13 +203,15 @@ async def _connect(
     except BaseException as error:
         if tunnel:
             tunnel.close()
+        await _programs_ended(client.programs + on_the_way)
         if isinstance(error, HostError) or not isinstance(error, Exception):
             raise
         is_known = bool(known.keys(settings.alias, settings.port))
+        stop = tunnel.get_extra_info("rudel_host") if tunnel else None
         raise translated(
-            error, Attempt(host, settings, ssh_config, timeout, client.connected, client.refused, is_known)
+            error, Attempt(host, settings, ssh_config, timeout, client.connected, client.refused, is_known, stop)
         ) from error
-    connection.set_extra_info(rudel_host=str(host))
+    connection.set_extra_info(rudel_host=str(host), rudel_programs=client.programs + on_the_way)
     if tunnel:
         connection.set_tunnel(tunnel)
     return connection

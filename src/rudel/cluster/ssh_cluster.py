@@ -80,6 +80,7 @@ class Cluster:
         self._background: Background | None = None
         self._caller: _Caller | None = None
         self._sync_client: distributed.Client | None = None
+        self._quiet = contextlib.ExitStack()
 
     def __enter__(self) -> "Cluster":
         self.start()
@@ -149,14 +150,16 @@ class Cluster:
             self._background.run(self._close())
         self._background.stop()
         self._background = self._sync_client = None
+        self._quiet.close()
 
     async def _start(self) -> None:
         from rudel.cluster.certificates import ENGINE, Authority
         from rudel.cluster.launch import Launch
-        from rudel.cluster.quiet import scheduler_with
+        from rudel.cluster.quiet import QUIET_DRIVER, scheduler_with
         from rudel.cluster.transport import SCHEME
         from rudel.internals.dask import rpc
 
+        self._quiet.enter_context(QUIET_DRIVER)
         authority = Authority()
         self._security = authority.issue("driver", is_driver=True).security()
         self._launches: list[Launch] = []
@@ -210,10 +213,14 @@ class Cluster:
                 launch.absent(error)
             return
         errors = [unusable[launch] for launch in self._launches if launch in unusable]
+        usable = len(self._launches) - len(errors)
+        twice = any(launch.refused for launch in unusable)
+        fewer = "" if twice or not usable else f"Or begin with fewer hosts: {option('min_hosts', usable)}."
         if len(errors) == 1:
-            raise errors[0]
-        reasons = "".join(f"\n  {error}" for error in errors)
-        raise type(errors[0])(f"{len(errors)} of {len(self._launches)} hosts cannot be used:{reasons}")
+            raise type(errors[0])(f"{errors[0]} {fewer}".rstrip()) from errors[0]
+        listed = "\n  ".join(map(str, errors))
+        sentence = f"{len(errors)} of {len(self._launches)} hosts cannot be used:\n  {listed}\n{fewer}"
+        raise type(errors[0])(sentence.rstrip())
 
     async def _close(self) -> None:
         from rudel.cluster.transport import refused_by

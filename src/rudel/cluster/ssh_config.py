@@ -1,6 +1,5 @@
 """The user's SSH configuration of a host: `~/.ssh/config`, or the file given in its place."""
 
-import getpass
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,8 +8,8 @@ from typing import Any
 
 from asyncssh import SSHClientConnectionOptions
 
-from rudel.cluster.hosts import Host
-from rudel.errors import HostError, option
+from rudel.cluster.hosts import Host, local_user
+from rudel.errors import HostError, RudelError, option
 from rudel.files import expanded
 from rudel.internals.asyncssh import ConfigParseError, ExpandedConfig
 
@@ -29,6 +28,7 @@ class Settings:
         port: of the SSH server.
         alias: the name under which its key is known.
         identities: private keys that the configuration names and that exist; empty for the usual ones.
+        certificates: of such keys, that it names and that exist.
         known_hosts: the user's own files of known hosts; the first is written to.
         shared_known_hosts: those of the system.
         key_algorithms: whether it says which kinds of host keys are wanted.
@@ -41,6 +41,7 @@ class Settings:
     port: int
     alias: str
     identities: tuple[Path, ...]
+    certificates: tuple[Path, ...]
     known_hosts: tuple[Path, ...]
     shared_known_hosts: tuple[Path, ...]
     key_algorithms: bool
@@ -53,21 +54,30 @@ def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
     Raises:
         HostError: the configuration cannot be read or understood.
     """
+    here = local_user()
+    if here == str(os.getuid()):
+        os.environ["LOGNAME"] = here  # AsyncSSH refuses a user without a name
     config = _load(host, _files(ssh_config))
     get: Any = config.get
     address = str(get("Hostname") or host.name)
-    identities = [expanded(path) for path in get("IdentityFile") or ()]
     own, shared = get("UserKnownHostsFile"), get("GlobalKnownHostsFile")
+    try:
+        identities, certificates = _paths(get("IdentityFile") or ()), _paths(get("CertificateFile") or ())
+        known = _paths(_KNOWN_HOSTS if own is None else own)
+        shared_known = _paths(_SHARED_KNOWN_HOSTS if shared is None else shared)
+    except RudelError as error:
+        raise HostError(f"The SSH settings for `{host}` cannot be used: {error}") from error
     only_public = get("IdentitiesOnly")
     return Settings(
         options=_options(config),
         address=address,
-        user=str(host.user or get("User") or getpass.getuser()),
+        user=str(host.user or get("User") or here),
         port=int(host.port or get("Port") or 22),
         alias=str(get("HostKeyAlias") or address),
         identities=tuple(p for p in identities if p.exists() and (only_public or p.suffix != ".pub")),
-        known_hosts=_paths(_KNOWN_HOSTS if own is None else own),
-        shared_known_hosts=_paths(_SHARED_KNOWN_HOSTS if shared is None else shared),
+        certificates=tuple(path for path in certificates if path.exists()),
+        known_hosts=known,
+        shared_known_hosts=shared_known,
         key_algorithms=bool(get("HostKeyAlgorithms")),
         jump=get("ProxyJump") or None,
     )
@@ -94,7 +104,7 @@ def _options(config: ExpandedConfig) -> SSHClientConnectionOptions:
 
 def _load(host: Host, files: tuple[str, ...]) -> ExpandedConfig:
     def load(final: bool) -> ExpandedConfig:
-        target = (getpass.getuser(), host.user or (), host.name, host.port or ())
+        target = (local_user(), host.user or (), host.name, host.port or ())
         config = ExpandedConfig.load(None, list(files), False, False, final, *target)
         assert isinstance(config, ExpandedConfig)
         return config

@@ -29,6 +29,7 @@ class Attempt:
         connected: whether there was an answer at the port.
         refused: the key that the host showed and that was not accepted.
         known: whether another key is known for the host.
+        stop: the last host on the way there (`ProxyJump`), or None.
     """
 
     host: Host
@@ -38,6 +39,7 @@ class Attempt:
     connected: bool
     refused: asyncssh.SSHKey | None
     known: bool
+    stop: str | None
 
     @property
     def ssh(self) -> str:
@@ -55,7 +57,7 @@ class Attempt:
 
 def translated(error: Exception, attempt: Attempt) -> HostError:
     """The sentence for an error of AsyncSSH or of the system."""
-    named, port, settings = attempt.named, attempt.settings.port, attempt.settings
+    named, port = attempt.named, attempt.settings.port
     numbers = _numbers(error)
     if attempt.refused:
         return _key_refused(attempt)
@@ -83,7 +85,7 @@ def translated(error: Exception, attempt: Attempt) -> HostError:
             f"{named} did not answer within {attempt.timeout:g} s: is it switched on, and on this network?"
         )
     if isinstance(error, asyncssh.ChannelOpenError):
-        return HostError(f"`{settings.jump}` cannot connect to {named} at port {port} ({reason(error)}).")
+        return HostError(f"`{attempt.stop}` cannot connect to {named} at port {port} ({reason(error)}).")
     if isinstance(error, asyncssh.PermissionDenied):
         return _not_let_in(attempt)
     if isinstance(error, asyncssh.KeyImportError):

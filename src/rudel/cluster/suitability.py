@@ -21,6 +21,26 @@ def problem(host: Host, facts: Facts) -> str | None:
     return _problem_of_system(host, facts) or _problem_of_python(host, facts)
 
 
+def problem_of_address(host: Host, address: str | None) -> str | None:
+    """Why a worker on a host cannot be reached by others, with what to do, in one sentence; None where it can.
+
+    Args:
+        host: for the sentence.
+        address: at which it is reached over SSH; None where a program makes the connection.
+    """
+    if address is None:
+        return (
+            f"`{host}` is reached by `ProxyCommand`, so it can run commands but not train: there is no address at "
+            "which it and this computer reach each other; use `ProxyJump` for it in the SSH configuration."
+        )
+    if address.lower().startswith("fe80:"):
+        return (
+            f"`{host}` is reached at {address}, a link-local address, by which other hosts cannot reach it: "
+            "give another address of it, or set `AddressFamily inet` for it in the SSH configuration."
+        )
+    return None
+
+
 def best_python(facts: Facts) -> Interpreter | None:
     """The interpreter for the environment: of this computer's own version where there is one, else the newest."""
     fit = [python for python in facts.pythons if _is_fit(python)]

@@ -10,10 +10,7 @@ from rudel.cluster.hosts import Host
 from rudel.errors import HostError
 
 _KEEP_SETTINGS = "-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
-_UPDATE = f"""
-sudo -n apt-get update &&
-sudo -n env DEBIAN_FRONTEND=noninteractive apt-get --yes {_KEEP_SETTINGS} upgrade
-"""
+_UPDATE = f"sudo -n apt-get update && sudo -n env DEBIAN_FRONTEND=noninteractive apt-get --yes {_KEEP_SETTINGS} upgrade"
 
 
 async def update_system(
@@ -29,7 +26,7 @@ async def update_system(
     Raises:
         HostError: the host has no apt-get, sudo asks for a password, or the update failed.
     """
-    if (await ssh.run(connection, "command -v apt-get >/dev/null")).exit_status:
+    if (await ssh.run(connection, "sh -c 'command -v apt-get >/dev/null'")).exit_status:
         raise HostError(
             f"`{host}` has no apt-get: update its system by its own means, and leave `--system-update` out."
         )
@@ -38,5 +35,5 @@ async def update_system(
             f"sudo is not there on `{host}`, or asks for a password: update it there with `sudo apt-get update` and "
             "`sudo apt-get upgrade`, and leave `--system-update` out."
         )
-    if status := await follow(connection, _UPDATE, on_line):
+    if status := await follow(connection, _UPDATE, on_line, by_force=False):  # dpkg is not to be killed
         raise HostError(f"The update of the system of `{host}` failed with exit status {status}: see its output.")

@@ -68,18 +68,24 @@ class Uploads:
             Bytes that were sent.
 
         Raises:
-            HostError: the disk there is full, the folder cannot be written, or the connection was lost.
+            HostError: the source cannot be read; the disk there is full, the folder cannot be written or has a folder
+                of that name in it, or the connection was lost.
         """
         part = part_of(destination)
-        total = len(source) if isinstance(source, bytes) else source.stat().st_size
+        if isinstance(source, bytes):
+            total, attributes = len(source), None
+        else:
+            with reading(source):
+                status = source.stat()  # before its content: a file that changes meanwhile differs from the one there
+            total, attributes = status.st_size, _attributes(status)
         with self._translating_errors(f"`{destination}` could not be written"):
             begin = await self._size(part) if resume else 0
             begin = begin if begin <= total else 0
             file = await self.sftp.open(part, "r+b" if begin else "wb", block_size=0)
             await _write(file, source, begin, sent)
             await file.close()
-            if isinstance(source, Path):
-                await self.sftp.setstat(part, attributes(source))
+            if attributes:
+                await self.sftp.setstat(part, attributes)
             await self._rename(part, destination)
         return total - begin
 
@@ -89,6 +95,18 @@ class Uploads:
         return 0
 
     async def _rename(self, part: str, destination: str) -> None:
+        try:
+            await self._replace(part, destination)
+        except asyncssh.SFTPFailure:
+            if not await self.sftp.isdir(destination):
+                raise
+            await self.sftp.remove(part)
+            name = self.connection.get_extra_info("rudel_host")
+            raise HostError(
+                f"On `{name}` `{destination}` is a folder, and a file of that name is to be sent: rename one of them."
+            ) from None
+
+    async def _replace(self, part: str, destination: str) -> None:
         try:
             await self.sftp.posix_rename(part, destination)
         except asyncssh.SFTPOpUnsupported:
@@ -104,7 +122,7 @@ class Uploads:
             raise lost(self.connection, "while a file was sent", error) from error
         except (asyncssh.SFTPError, OSError) as error:
             why = reason(error)
-            why = "the disk is full, or a quota is reached" if why == "Failure" else why
+            why = "the disk is full, or a quota is reached?" if why == "Failure" else why
             raise HostError(f"On `{self.connection.get_extra_info('rudel_host')}` {what} ({why}).") from error
         except asyncssh.Error as error:
             raise lost(self.connection, "while a file was sent", error) from error
@@ -118,7 +136,7 @@ async def uploads(connection: asyncssh.SSHClientConnection) -> AsyncIterator[Upl
         HostError: the SSH server of the host offers no SFTP.
     """
     try:
-        sftp = await connection.start_sftp_client()
+        sftp = await connection.start_sftp_client(path_errors="surrogateescape")  # as names of files are in Python
     except (asyncssh.Error, OSError) as error:
         name = connection.get_extra_info("rudel_host")
         raise HostError(
@@ -140,9 +158,24 @@ def part_of(destination: str) -> str:
     return f"{folder}{slash}.{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}{PART}"
 
 
-def attributes(source: Path) -> asyncssh.SFTPAttrs:
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Translates errors of a block that reads a file or folder of this computer.
+
+    Raises:
+        HostError: it, or something in it, cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"`{error.filename or path}` cannot be read on this computer ({error.strerror or reason(error)}): correct "
+            "that and try again."
+        ) from error
+
+
+def _attributes(status: os.stat_result) -> asyncssh.SFTPAttrs:
     """The permissions and times of a file here, times in whole seconds as SFTP has them."""
-    status = source.stat()
     return asyncssh.SFTPAttrs(
         permissions=status.st_mode & 0o777, atime=int(status.st_atime), mtime=int(status.st_mtime)
     )
@@ -176,7 +209,7 @@ def _blocks(source: Path | bytes, begin: int) -> Iterator[bytes]:
         for start in range(begin, len(source), _BLOCK):
             yield source[start : start + _BLOCK]
         return
-    with source.open("rb") as file:
+    with reading(source), source.open("rb") as file:
         file.seek(begin)
         while block := file.read(_BLOCK):
             yield block

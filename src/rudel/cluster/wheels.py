@@ -6,14 +6,14 @@ require (see `pins`).
 """
 
 import asyncio
-import ensurepip
+import contextlib
 import hashlib
 import os
 import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import Parser
 from functools import cached_property
@@ -162,8 +162,7 @@ def _wheels_in(folder: Path, tags: frozenset[Tag]) -> dict[tuple[str, str], Whee
 async def _download(
     wanted: Sequence[str], folder: Path, options: Sequence[str], where: str, on_progress: Callable[[str], None]
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as fresh:
+    with _written(folder), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as fresh:
         command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--progress-bar=off", "--no-input"]
         environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         process = await asyncio.create_subprocess_exec(
@@ -181,6 +180,23 @@ async def _download(
             raise _download_failed(problems, where)
         for path in Path(fresh).glob("*.whl"):
             path.replace(folder / path.name)
+
+
+@contextlib.contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Makes a folder of the cache, into which a block writes.
+
+    Raises:
+        HostError: it cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise HostError(
+            f"Wheels for hosts cannot be kept in `{folder}` ({error.strerror}): make room there, or set RUDEL_CACHE to "
+            "a folder that can be written."
+        ) from error
 
 
 async def _follow(process: asyncio.subprocess.Process, on_progress: Callable[[str], None]) -> tuple[int, str]:
@@ -231,7 +247,11 @@ def _installed_pip() -> str | None:
 
 def _bundled_pip() -> Path | None:
     """Python's own wheel of pip; Debian keeps it elsewhere."""
-    folders = [Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels")]
+    folders = [Path("/usr/share/python-wheels")]
+    with contextlib.suppress(ImportError):  # on Debian, it is a part of python3-venv
+        import ensurepip
+
+        folders.insert(0, Path(ensurepip.__file__).parent / "_bundled")
     found = sorted(path for folder in folders for path in folder.glob("pip-*.whl"))
     return found[-1] if found else None
 

@@ -1,8 +1,8 @@
 """`python -m rudel.cluster.worker`: what runs on a host, for as long as the driver is there.
 
 It reads one line of JSON from standard input: its certificate and key, the scheduler's address, its name. What it has
-to say goes to standard output, a JSON document a line. It ends when standard input does, which is when the SSH
-connection that started it is gone, in whatever way; and when it has lost the scheduler.
+to say goes to standard output, a JSON document a line. It ends when standard input does, also while it starts, which is
+when the SSH connection that started it is gone, in whatever way; and when it has lost the scheduler.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -37,47 +39,76 @@ def main() -> None:
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_OneLine())
     mark = _only_one(order["cluster"], order["name"])
+    driver = _Driver(mark)
+    driver.start()
     fit_threads_to_quota()
     try:
-        asyncio.run(_work(order, mark))
+        asyncio.run(_work(order, mark, driver))
     finally:
         _unmark(mark)
 
 
-async def _work(order: dict[str, Any], mark: Path) -> None:
+class _Driver(threading.Thread):
+    """Waits for the end of standard input, and ends the process if it comes while the worker starts.
+
+    Args:
+        mark: of this process.
+
+    Attributes:
+        gone: done when standard input has ended.
+        worker_runs: set by who waits for `gone` from then on.
+    """
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__(daemon=True)
+        self._mark = mark
+        self.gone: Future[None] = Future()
+        self.worker_runs = threading.Event()
+
+    def run(self) -> None:
+        """See the class."""
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 1024):  # not by the reader, whose lock a process that fails waits for
+                pass
+        self.gone.set_result(None)
+        if not self.worker_runs.is_set():
+            _unmark(self._mark)
+            os._exit(0)
+
+
+async def _work(order: dict[str, Any], mark: Path, driver: _Driver) -> None:
     """Works until the driver or the scheduler is gone, and ends the process then."""
-    from rudel.cluster.quiet import QuietWorker
+    from rudel.cluster.quiet import QuietWorker, quiet
     from rudel.cluster.transport import refused_by
 
     log = _ToDriver()
     log.setFormatter(_OneLine())
-    for name in ("distributed", "tornado.application"):
-        logger = logging.getLogger(name)
-        logger.handlers[:], logger.propagate = [log], False
-    for module in order["modules"]:
-        importlib.import_module(module)
-    gc.freeze()  # what has been imported stays: it need not be looked through again and again
-    identity = Identity(**order["identity"])
-    worker = await QuietWorker(
-        order["scheduler"],
-        security=identity.security(),
-        host=order["address"],
-        name=order["name"],
-        nthreads=usable_cores(),
-        memory_limit=0,
-        death_timeout=60,
-    )
-    _report({"event": "ready", "address": worker.address, "pid": os.getpid()})
-    driver_gone = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
-    done, _ = await asyncio.wait(
-        {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
-    )
-    if refused := refused_by(worker):
-        _report({"event": "refused", "text": refused})
-    if driver_gone not in done:
-        _report({"event": "ended"})
-    _unmark(mark)
-    os._exit(0)  # threads that compute, or read, are not waited for
+    with quiet(log):
+        for module in order["modules"]:
+            importlib.import_module(module)
+        gc.freeze()  # what has been imported stays: it need not be looked through again and again
+        identity = Identity(**order["identity"])
+        worker = await QuietWorker(
+            order["scheduler"],
+            security=identity.security(),
+            host=order["address"],
+            name=order["name"],
+            nthreads=usable_cores(),
+            memory_limit=0,
+            death_timeout=60,
+        )
+        driver.worker_runs.set()
+        driver_gone = asyncio.wrap_future(driver.gone)
+        _report({"event": "ready", "address": worker.address, "pid": os.getpid()})
+        done, _ = await asyncio.wait(
+            {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if refused := refused_by(worker):
+            _report({"event": "refused", "text": refused})
+        if driver_gone not in done:
+            _report({"event": "ended"})
+        _unmark(mark)
+        os._exit(0)  # threads that compute, or read, are not waited for
 
 
 class _OneLine(logging.Formatter):

@@ -15,8 +15,9 @@ def read_arrays(path: Path, class_names: Sequence[str], shape: tuple[int, ...]) 
 
     Args:
         path: an `.npz` file with `x` (N, ...), `y` (N,) and optionally `names` (C,): label i in `y` means names[i].
-        class_names: what the model's labels mean. Where the file has `names`, labels are matched by name, and rows of
-            classes that the model does not know are left out; else labels are taken as they are.
+        class_names: what the model's labels mean. Where the file has `names`, or `y` holds names itself, labels are
+            matched by name, and rows of classes that the model does not know are left out; else labels are taken as
+            they are.
         shape: of one input of the model; rows of `x` with as many values are reshaped to it.
 
     Returns:
@@ -33,13 +34,18 @@ def read_arrays(path: Path, class_names: Sequence[str], shape: tuple[int, ...]) 
         if name not in arrays:
             raise DataError(f"{path} has no array `{name}`: save it by np.savez(file, x=..., y=..., names=...).")
     x, y = _reshaped(arrays["x"], shape, path), arrays["y"]
+    if not y.ndim:
+        raise DataError(f"`y` in {path} is a single value: there must be one per example.")
     if len(x) != len(y):
         raise DataError(
             f"{path} has {len(x):,} rows of `x` and {len(y):,} of `y`: there must be one of each per example."
         )
-    if "names" not in arrays:
+    names = arrays.get("names")
+    if names is None and y.dtype.kind == "U" and class_names:
+        names, y = np.unique(y, return_inverse=True)
+    if names is None:
         return Examples(x, y), {}
-    return _matched(x, y, [str(name) for name in arrays["names"]], class_names, path)
+    return _matched(x, y, [str(name) for name in names.ravel()], class_names, path)
 
 
 def _reshaped(x: np.ndarray, shape: tuple[int, ...], path: Path) -> np.ndarray:

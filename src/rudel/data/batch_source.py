@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rudel.aliases import Tree
-from rudel.data.dataset import Arrays, Examples, check_int32
+from rudel.data.dataset import Arrays, Examples, as_numbers, check_int32
 from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
@@ -107,6 +107,11 @@ def pass_of(source: Any, what: str, steps: int | None = None) -> "BatchStream":
     return BatchStream(batches, min(filter(None, (steps, count)), default=None))
 
 
+def targets_twice(kind: str) -> OptionError:
+    """The error for targets or weights beside data of this kind, which brings its own."""
+    return OptionError(f"A {kind} brings its own targets and weights: leave out `y` and `sample_weight`.")
+
+
 def _no_length(batches: "_Batches", argument: str) -> str:
     return f"The {batches.what} data, a {batches.name}, does not say how many batches it has: give `{argument}`."
 
@@ -168,10 +173,10 @@ class _Batches:
         else:
             skips = first > 0 and hasattr(source, "skip")
             source = source.skip(first) if skips else source
-            found = itertools.islice(
-                getattr(source, "as_numpy_iterator", source.__iter__)(), 0 if skips else first, None
-            )
-            parts = ((batch, (len(batch),)) for batch in map(self._examples, found))
+            of_tensorflow = hasattr(source, "as_numpy_iterator")  # whose tensors never change
+            found = source.as_numpy_iterator() if of_tensorflow else iter(source)
+            found = itertools.islice(found, 0 if skips else first, None)
+            parts = ((batch, (len(batch),)) for batch in (self._examples(each, of_tensorflow) for each in found))
         return self._counted(parts, first)
 
     def _counted(self, parts: Iterator[tuple[Examples, Sequence[int]]], number: int) -> Iterator[Piece]:
@@ -186,7 +191,8 @@ class _Batches:
             rows = list(itertools.chain.from_iterable(chosen))
             in_order = rows == list(range(rows[0], rows[0] + len(rows)))
             index = slice(rows[0], rows[0] + len(rows)) if in_order else rows  # of a slice, nothing is copied
-            yield self._examples([tensor[index] for tensor in loader.dataset.tensors]), list(map(len, chosen))
+            tensors = [tensor[index] for tensor in loader.dataset.tensors]
+            yield self._examples(tensors, stays=True), list(map(len, chosen))
 
     @functools.cached_property
     def _marked(self) -> Any:
@@ -205,7 +211,7 @@ class _Batches:
         size = sys.modules["tensorflow"].nest.flatten(self.source.element_spec)[0].shape[0]
         source = self.source if size else self._marked
         for read in source.skip(first).rebatch(together * len(self.first)).as_numpy_iterator():
-            examples = self._examples(read if size else read[0])
+            examples = self._examples(read if size else read[0], stays=True)
             ends = np.arange(size, len(examples) + 1, size) if size else np.flatnonzero(read[1]) + 1
             if rest is not None:
                 examples, ends = joined([rest, examples]), ends + len(rest)
@@ -214,13 +220,13 @@ class _Batches:
             if whole:
                 yield examples if rest is None else examples.take(slice(whole)), np.diff(ends, prepend=0).tolist()
 
-    def _examples(self, batch: Tree) -> Examples:
+    def _examples(self, batch: Tree, stays: bool = False) -> Examples:
         parts = batch if isinstance(batch, tuple | list) else (batch,)
         if not 1 <= len(parts) <= 3:
             raise DataError(
                 f"A batch of the {self.what} data must be x, (x, y) or (x, y, sample_weight), not {len(parts)} parts."
             )
-        x, y, weight = (*map(_arrays, parts), None, None)[:3]
+        x, y, weight = (*(_arrays(each, stays) for each in parts), None, None)[:3]
         examples = Examples(x, y, weight)
         self.shapes.add(_shapes(examples))
         return examples
@@ -287,11 +293,25 @@ class BatchStream(Stream):
                 raise self._ended(first % length)
 
     def pieces(self, together: int = 1) -> Iterator[Piece]:
-        """One pass, in the source's order; of a source that cannot begin again, the next batches."""
+        """One pass, in the source's order; of a source that cannot begin again, the next batches.
+
+        Raises:
+            DataError: such a source has none left.
+        """
         if self._batches.is_indexed and self.length:
             return self._noted(self._whole_pass(self.length))
         count = sys.maxsize if self.length is None else self.length
-        return self._noted(_at_most(self._batches.pieces(0, together), count))
+        found = _at_most(self._batches.pieces(0, together), count)
+        return self._noted(found if self._batches.can_begin_again else self._left(found))
+
+    def _left(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The same, if there are any."""
+        piece = next(pieces, None)
+        if piece is None:
+            name = f"{self._batches.what} data, a {self._batches.name},"
+            raise DataError(f"The {name} has no batch left: give a source that begins again, or one with more batches.")
+        yield piece
+        yield from pieces
 
     def _noted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """The same, whose sizes are kept."""
@@ -503,25 +523,24 @@ def _knows_epochs(source: Any) -> bool:
     return any(hook and not str(getattr(hook, "__module__", "")).startswith("keras.") for hook in hooks)
 
 
-def _arrays(part: Tree) -> Arrays:
-    """NumPy arrays of what libraries have for arrays, without float64 and int64, which devices do not compute with."""
+def _arrays(part: Tree, stays: bool) -> Arrays:
+    """NumPy arrays of what libraries have for arrays, without float64 and int64, which devices do not compute with.
+
+    They are copies, as a source may write its next batch into the same memory; of what `stays`, they may be views.
+    """
     if part is None:
         return None
     if isinstance(part, dict):
-        return {key: _arrays(value) for key, value in part.items()}
+        return {key: _arrays(value, stays) for key, value in part.items()}
     if isinstance(part, tuple | list) and part and not np.isscalar(part[0]):
-        return tuple(map(_arrays, part))
+        return tuple(_arrays(value, stays) for value in part)
     detach = getattr(part, "detach", None)
-    array = np.asarray(detach().cpu() if detach else part)
+    array = as_numbers(detach().cpu() if detach else part, "A source gives")
     if not array.ndim:
         raise DataError("A source gives single examples, and a training takes batches: batch them first.")
-    if array.dtype.kind not in "biufcV":
-        raise DataError(f"A source gives {array.dtype} values: give numbers, and labels as integers from 0.")
     check_int32(array, "a batch")
-    narrower = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
-    if narrower is None and array is part and array.flags.writeable:
-        return array.copy()  # the source may write its next batch there
-    return array if narrower is None else array.astype(narrower)
+    dtype = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name, array.dtype)
+    return array.astype(dtype, copy=not stays)
 
 
 def joined(parts: Sequence[Examples]) -> Examples:

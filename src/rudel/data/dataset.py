@@ -24,11 +24,12 @@ class Examples:
 
     Args:
         x: inputs, (N, ...) of any dtype; uint8 stays uint8. A dict, list or tuple for a model with several inputs.
+            Frames and series of pandas or Polars become NumPy arrays, whose rows are found by position.
         y: targets, (N, ...), in the same forms; None where the model needs none.
         sample_weight: weight of each example in the loss, (N,); None for 1.
 
     Raises:
-        DataError: the parts have different lengths, are not arrays, or there is no example.
+        DataError: the parts have different lengths, are not arrays, have masked values, or there is no example.
 
     >>> len(Examples(np.zeros((3, 8, 8), np.uint8), np.array([0, 1, 2])))
     3
@@ -39,6 +40,10 @@ class Examples:
     sample_weight: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        for name, array in self.named_arrays():  # refuses plain numbers, of which there may be very many
+            check_unmasked(array, f"`{name}` holds")
+        for name in ("x", "y", "sample_weight"):
+            object.__setattr__(self, name, _map_arrays(_without_labels, getattr(self, name)))
         lengths = {name: len(array) for name, array in self.named_arrays()}
         if not lengths:
             raise DataError("There are no examples: `x` holds no array.")
@@ -163,6 +168,81 @@ def aligned_empty(shape: tuple[int, ...], dtype: "DTypeLike") -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+def like(sequence: Sequence[Any], parts: list[Any]) -> Any:
+    """A list, tuple or named tuple with other parts.
+
+    >>> like((1, 2), [3, 4])
+    (3, 4)
+    """
+    kind: Any = type(sequence)
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def _without_labels(array: Arrays) -> Arrays:
+    """A frame or a series, which may find its rows by labels, as a NumPy array; others as they are."""
+    return _as_array(array) if hasattr(array, "to_numpy") else array
+
+
+def _as_array(part: Any) -> np.ndarray:
+    """A NumPy array of what libraries have for arrays; that of a frame in a dtype for the values of all columns.
+
+    pandas makes objects of columns of its own dtypes, such as Int64, and of those of Arrow.
+    """
+    array = np.asarray(part)
+    if array.dtype.hasobject and array.ndim == 2 and hasattr(part, "items"):
+        columns = [np.asarray(column) for _, column in part.items()]
+        if columns and all(column.dtype.kind in "biuf" for column in columns):
+            return np.column_stack(columns)
+    return array
+
+
+def as_numbers(part: Any, what: str) -> np.ndarray:
+    """A NumPy array of what libraries have for arrays: of numbers or truth values, in a dtype that JAX has, too.
+
+    Args:
+        part: an array, a frame, a series, a tensor in the memory of the host, or a list.
+        what: the beginning of messages, such as "A source gives".
+
+    Raises:
+        DataError: it is of parts of different lengths, of masked values, or of none that devices compute with, such as
+            strings, objects or structures.
+    """
+    try:
+        array = _as_array(part)
+    except ValueError as error:
+        raise DataError(f"{what} parts of different lengths: give one array.") from error
+    if _is_other(array):
+        held = "structured" if array.dtype.names else array.dtype
+        text = array.size and isinstance(array.flat[0], str | bytes)
+        remedy = " Keras' StringLookup or TextVectorization, called on text beforehand, makes numbers of it."
+        where = next((f" in the column `{name}`" for name in getattr(part, "columns", ()) if _is_other(part[name])), "")
+        raise DataError(
+            f"{what} {held} values{where}: give numbers, and labels as integers from 0.{remedy if text else ''}"
+        )
+    check_unmasked(part, what)
+    if array.dtype == np.longdouble:
+        return array.astype(np.float64)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _is_other(part: Any) -> bool:
+    """Whether an array, or a column of a frame, is of none that devices compute with."""
+    dtype = np.asarray(part).dtype
+    return dtype.kind not in "biufcV" or issubclass(dtype.type, np.void)  # bfloat16 and float8 are a V, too
+
+
+def check_unmasked(part: Any, what: str) -> None:
+    """Refuses masked values of NumPy, whose mask would be lost.
+
+    Raises:
+        DataError: there is one; the message begins with `what`.
+    """
+    if isinstance(part, np.ma.MaskedArray) and not part.dtype.names and np.ma.is_masked(part):
+        raise DataError(
+            f"{what} masked values, which would count like others: give `filled(...)`, or leave those examples out."
+        )
+
+
 def _taken(array: Arrays, indices: np.ndarray | slice) -> Arrays:
     if isinstance(indices, slice) or not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return array[indices]
@@ -204,5 +284,5 @@ def _map_arrays(function: Callable[[Any], Any], part: Arrays) -> Arrays:
     if isinstance(part, Mapping):
         return {key: _map_arrays(function, value) for key, value in part.items()}
     if isinstance(part, list | tuple):
-        return type(part)(_map_arrays(function, value) for value in part)
+        return like(part, [_map_arrays(function, value) for value in part])
     return function(part)

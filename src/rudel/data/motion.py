@@ -6,6 +6,7 @@ twice as long, the part that moves most is taken; a longer one is cut into as ma
 """
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -38,8 +39,6 @@ def find_motions(source: str, samples: int, split: str | None = None, least: int
         DataError: there is nothing to learn from.
         OptionError: the length makes no sense, or there is no such split.
     """
-    if not 2 <= samples <= 100_000:
-        raise OptionError(f"`samples` is the length of a window in rows, 2 to 100,000, not {samples}.")
     if (records := read_windows(source, "motion", {"samples": samples}, split)) is not None:
         return records
     if split is not None:
@@ -60,7 +59,10 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
 
     Raises:
         DataError: there is nothing to learn from.
+        OptionError: the length makes no sense.
     """
+    if not 2 <= samples <= 100_000:
+        raise OptionError(f"`samples` is the length of a window in rows, 2 to 100,000, not {samples}.")
     if not is_remote(source) and not expanded(source).is_dir():
         raise DataError(f"There is no folder {source}.")
     store = open_store(source)
@@ -141,12 +143,14 @@ def _table(content: bytes) -> tuple[list[str], list[np.ndarray | str]]:
     """The columns of a file, and its recordings, or what is wrong with each.
 
     Raises:
-        DataError: it is not UTF-8, or has no header.
+        DataError: it is not UTF-8, has no header, or other separators than commas.
     """
     try:
         header, _, body = content.decode("utf-8-sig").partition("\n")
     except UnicodeDecodeError:
         raise DataError("it is not UTF-8") from None
+    if "," not in header and re.search("[;\t]", header):
+        raise DataError("its columns are not separated by commas: save it with commas, and with decimal points")
     columns = _checked([column.strip() for column in header.split(",")])
     return columns, [_parsed(rows, len(columns)) for rows in _recordings(body)]
 

@@ -4,7 +4,8 @@ What happens to an image, in this order:
 
 1. It is decoded; of several frames the first. A JPEG that is much larger than it has to be is decoded at 1/2, 1/4 or
    1/8 of its size, as long as what is left is at least twice as large as requested (`shrinking`).
-2. It becomes RGB, or grey by ITU-R 601; what is transparent is laid on white, and of 16 bits the upper 8 are kept.
+2. It becomes RGB, or grey by ITU-R 601; what is transparent is laid on white, and of 16 bits the upper 8 are kept
+   (`opaque`).
 3. The largest part in its middle that has the requested proportions is taken (`middle`): shapes stay as they are, and
    what is cut off lies at the edges.
 4. That is scaled by a triangle filter that reaches as far as the pixels of the result are apart, on both sides: across,
@@ -17,10 +18,9 @@ the conversion of CMYK, which differs by a grey level.
 Decoding and scaling release the GIL: threads decode at the same time.
 """
 
-import functools
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -70,15 +70,16 @@ def decode(
     >>> decode(file.getvalue(), 2, 2)[0, 0].tolist()
     [0, 128, 128]
     """
+    from PIL import Image
+
     if channels not in (1, 3) or min(height, width) < 1:
         raise DataError(f"An image cannot become an input of shape ({height}, {width}, {channels}).")
     turned = orientation(content)
     across, down = (height, width) if turned > 4 else (width, height)
-    Image = pillow()  # noqa: N806
     check_scans(content, name)
     try:
         image = _opened(content, across, down, admit)
-        flat = _opaque(image, "RGB" if channels == 3 else "L")
+        flat = opaque(image, "RGB" if channels == 3 else "L")
         left, top, right, bottom = middle(flat.width, flat.height, across, down)
         # one direction at a time, since which of them Pillow takes first depends on its version and on the image
         narrow = flat.resize((across, flat.height), Image.Resampling.BILINEAR, box=(left, 0, right, flat.height))
@@ -143,6 +144,8 @@ def oriented(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]) -> Any:
     """A Pillow image with its pixels; JPEGs no larger than they have to be."""
+    from PIL import Image
+
     from rudel.internals.pillow import decode_jpeg
 
     is_jpeg = content.startswith(_JPEG)
@@ -151,7 +154,7 @@ def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]
         admit(found.width * found.height)
         shrink = shrinking(found.width, found.height, across, down)
         return decode_jpeg(content, "L" if found.channels == 1 else "RGB", found.width, found.height, shrink)
-    image = pillow().open(io.BytesIO(content), formats=FORMATS)
+    image = Image.open(io.BytesIO(content), formats=FORMATS)
     _check_size(image.width, image.height)
     admit(image.width * image.height)
     shrink = shrinking(image.width, image.height, across, down) if is_jpeg else 1
@@ -168,32 +171,34 @@ def _usual_frame(jpeg: bytes) -> Frame | None:
 
 
 def _check_size(width: int, height: int) -> None:
+    from PIL import Image
+
     if width * height > MOST_PIXELS:
-        raise pillow().DecompressionBombError
+        raise Image.DecompressionBombError
 
 
-def _opaque(image: "Image.Image", mode: str) -> "Image.Image":
-    """The image in RGB or grey, without transparency."""
+def opaque(image: "Image.Image", mode: Literal["RGB", "L"]) -> "Image.Image":
+    """The image in RGB or grey (`L`), on white where it is transparent."""
+    from PIL import Image
+
     if image.mode == mode and "transparency" not in image.info:
         return image
-    if image.mode.startswith("I"):  # grey in 16 bits
-        image = pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    image = eight_bits(image)
     if image.has_transparency_data:
         layer = image.convert("RGBA")
-        image = pillow().new("RGB", layer.size, "white")
+        image = Image.new("RGB", layer.size, "white")
         image.paste(layer, mask=layer.getchannel("A"))
     if mode == "L" and image.mode not in ("L", "1", "RGB"):
         image = image.convert("RGB")
     return image.convert(mode)
 
 
-@functools.cache
-def pillow() -> Any:
-    """`PIL.Image`, which raises an error instead of a warning where an image has very many pixels."""
-    import warnings
-
+def eight_bits(image: "Image.Image") -> "Image.Image":
+    """The image itself, or of grey levels with 16 bits the upper 8; those of 32 bits may use 8 or 16."""
+    if not image.mode.startswith("I"):
+        return image
     from PIL import Image
 
-    # as an error, once and for all: `warnings.catch_warnings` is not safe in threads
-    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
-    return Image
+    grey = np.asarray(image)
+    wide = grey.dtype.itemsize == 2 or grey.max(initial=0) > 255
+    return Image.fromarray((grey >> 8 if wide else grey).clip(0, 255).astype(np.uint8))

@@ -1,6 +1,8 @@
 """Windows of recordings as TFRecord files: `samples`, `label` and `name` of each, and a description of them all.
 
-A folder is whole when it has a `dataset.json`; it is written last.
+A folder is whole when it has a `dataset.json`. Old records are removed when the new ones are complete on the disk,
+under temporary names, of which that of `dataset.json` is the last to become the final one. Shards beside a temporary
+`dataset.json`, and no other one, are thus those of a command that was killed.
 """
 
 import json
@@ -14,10 +16,10 @@ import numpy as np
 from rudel.data.images.dataset_file import partial_files
 from rudel.data.records.example import encode_example
 from rudel.data.records.records import Records
-from rudel.data.records.writer import shard_name, write_records
+from rudel.data.records.writer import framed, shard_name
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
-from rudel.files import expanded, write_json
+from rudel.files import expanded, json_bytes, written_together
 
 _DESCRIPTION, _SPLITS = "dataset.json", ("train", "validation")
 _SHARD_BYTES = 128_000_000
@@ -36,7 +38,8 @@ def write_windows(
         validation: bool (N,), which of them are held out.
 
     Raises:
-        DataError: the folder holds something else, or cannot be written.
+        DataError: the folder holds something else or records of another kind, or cannot be written; what was there is
+            then as it was.
     """
     try:
         _write(folder, windows, kind, settings, validation)
@@ -46,20 +49,13 @@ def write_windows(
 
 def _write(folder: Path, windows: Windows, kind: str, settings: Mapping[str, Any], validation: np.ndarray) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    own = set(_own_files(folder))
+    own = _own_files(folder, kind)
     if others := sorted(path.name for path in folder.iterdir() if path not in own):
         raise DataError(f"{folder} holds something else, such as `{others[0]}`: name an empty folder for the records.")
-    for path in sorted(own, key=lambda path: path.name != _DESCRIPTION):
-        path.unlink()
     order = np.random.default_rng(0).permutation(len(windows))
     stored = windows.x.astype(windows.x.dtype.newbyteorder("<"))
-    counts = {}
-    for split, part in zip(_SPLITS, (order[~validation[order]], order[validation[order]]), strict=True):
-        shards = -(-stored[part].nbytes // _SHARD_BYTES)
-        for number, rows in enumerate(np.array_split(part, shards) if shards else []):
-            contents = (_encoded(stored[row], windows.labels[row], str(windows.names[row])) for row in rows.tolist())
-            write_records(folder / shard_name(split, number, shards), contents)
-        counts[split] = len(part)
+    parts = dict(zip(_SPLITS, (order[~validation[order]], order[validation[order]]), strict=True))
+    shards = {path: rows for split, part in parts.items() for path, rows in _shards(folder, split, part, stored)}
     document = {
         "kind": kind,
         "settings": dict(settings),
@@ -67,10 +63,21 @@ def _write(folder: Path, windows: Windows, kind: str, settings: Mapping[str, Any
         "shape": list(windows.x.shape[1:]),
         "classes": list(windows.classes),
         "channels": list(windows.channels),
-        "records": counts,
+        "records": {split: len(part) for split, part in parts.items()},
         "left_out": [{"name": one.name, "reason": one.detail or one.reason} for one in windows.left_out],
     }
-    write_json(folder / _DESCRIPTION, document)
+    with written_together([*shards, folder / _DESCRIPTION], replaced=own) as (*files, description):
+        for file, rows in zip(files, shards.values(), strict=True):
+            for row in rows.tolist():
+                file.write(framed(_encoded(stored[row], windows.labels[row], str(windows.names[row]))))
+        description.write(json_bytes(document))
+
+
+def _shards(folder: Path, split: str, part: np.ndarray, stored: np.ndarray) -> list[tuple[Path, np.ndarray]]:
+    """The shards of a split, and the rows that go into each; none where the split has no rows."""
+    count = -(-len(part) * stored[:1].nbytes // _SHARD_BYTES)
+    rows = np.array_split(part, count) if count else []
+    return [(folder / shard_name(split, number, count), each) for number, each in enumerate(rows)]
 
 
 def read_windows(source: str, kind: str, settings: Mapping[str, Any], split: str | None = None) -> Windows | None:
@@ -125,10 +132,17 @@ def _description(folder: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "kind" in document and "shape" in document else None
 
 
-def _own_files(folder: Path) -> list[Path]:
-    """Files of an earlier set of windows; also of one that was broken off."""
+def _own_files(folder: Path, kind: str) -> list[Path]:
+    """Files of an earlier set of windows, its description first; also of one that was broken off.
+
+    Raises:
+        DataError: they are of another kind.
+    """
+    document, partial = _description(folder), partial_files(folder)
+    if document is not None and document["kind"] != kind:
+        raise DataError(f"{folder} holds records of {document['kind']}: name another folder for those of {kind}.")
     shards = [path for split in _SPLITS for path in folder.glob(f"{split}-?????-of-?????.tfrecord")]
-    shards += partial_files(folder)
-    if _description(folder) is not None:
-        return [folder / _DESCRIPTION, *shards]
-    return shards if not (folder / _DESCRIPTION).exists() else []
+    if document is not None:
+        return [folder / _DESCRIPTION, *shards, *partial]
+    broken_off = any(_DESCRIPTION in path.name for path in partial) and not (folder / _DESCRIPTION).exists()
+    return [*shards, *partial] if broken_off else partial

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from rudel.data.dataset import Examples, ToEvaluate
+from rudel.data.file_names import printable
 from rudel.data.held_out import held_out, speaker_of
 from rudel.data.images.shard_writer import LeftOut
 from rudel.errors import DataError
@@ -104,11 +105,20 @@ class Windows:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user, a sentence each."""
-        if not self.left_out:
-            return ()
-        count, first = len(self.left_out), self.left_out[0]
-        what = "1 file or recording" if count == 1 else f"{count:,} files and recordings"
-        return (f"{what} in {self.source} cannot be used, such as {first.name}: {first.detail or first.reason}.",)
+        notes = []
+        if self.left_out:
+            count, first = len(self.left_out), self.left_out[0]
+            what = "1 file or recording" if count == 1 else f"{count:,} files and recordings"
+            reason = first.detail or first.reason
+            notes.append(f"{what} in {self.source} cannot be used, such as {first.name}: {reason}.")
+        if cut := {name: count for name, count in Counter(self.names).items() if count > 1}:
+            what = "1 long recording" if len(cut) == 1 else f"{len(cut):,} long recordings"
+            examples, first = sum(cut.values()), printable(next(iter(cut)))
+            notes.append(
+                f"{what} in {self.source}, such as {first}, became {examples:,} examples: "
+                "one per window, whatever is in it."
+            )
+        return tuple(notes)
 
 
 def places_of(wanted: Sequence[str], there: Sequence[str], source: object) -> list[int]:

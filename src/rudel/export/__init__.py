@@ -25,9 +25,9 @@ def export(
 ) -> "Exported":
     """Brings the trained model of a run into another form, runs the result, and compares it with the model.
 
-    Models are converted for one example at a time, except for `savedmodel` and `onnx`, which take any number. Nothing
-    is written to `out` unless all went well, and what is written depends on the run, the arguments and the versions of
-    the tools alone.
+    Models are converted for one example at a time, except for `savedmodel` and `onnx`, which take any number. Sizes
+    that a model leaves open become those of the examples. Nothing is written to `out` unless all went well, and what is
+    written depends on the run, the arguments and the versions of the tools alone.
 
     Args:
         run: the directory of a finished run.

@@ -1,7 +1,8 @@
 """Comparison of an exported model with the model that it was made from."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from rudel.errors import ExportError
 from rudel.export.inputs import BESIDE_INPUT, output_names
 from rudel.loop.classification import as_probabilities, class_labels, of_both
 from rudel.loop.metric_values import as_floats
+from rudel.report.formatting import better, metric_name, metric_value, number
 
 if TYPE_CHECKING:
     import keras
@@ -69,6 +71,33 @@ def compare(model: "keras.Model", examples: Examples, outputs: Arrays, exported:
         max(differences),
         _agreement(model, outputs, answers),
     )
+
+
+def notes_on_quantisation(comparison: Comparison, inputs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note where quantisation makes a metric clearly worse: a tenth of it is lost, or an error doubles.
+
+    Args:
+        comparison: of the exported model.
+        inputs: of the exported model; see `rudel.export.Exported`.
+    """
+    for name, before in comparison.model_metrics.items():
+        after, sign = comparison.metrics[name], better(name)
+        if not sign * (before - after) > abs(before) * (0.1 if sign > 0 else 1):  # also where one is NaN
+            continue
+        coarse = [port for port in inputs if port.get("scale", 1) != 1]  # at 1, pixels and spectrograms are exact
+        wide = max(coarse, key=lambda port: port["scale"], default=None)
+        remedy = "Export to litert-dynamic, which has float32 activations."
+        if wide is not None:
+            limits = np.iinfo(wide["dtype"])
+            least, most = (wide["scale"] * (limit - wide["zero_point"]) for limit in (limits.min, limits.max))
+            remedy = (
+                f"The widest input, `{wide['name']}`, spans {number(least, 3)} to {number(most, 3)} in "
+                f"{int(limits.max) - int(limits.min):,} steps: if that is too coarse, scale it before the model, "
+                "or export to litert-dynamic."
+            )
+        was, now = metric_value(name, before), metric_value(name, after)
+        return [f"Quantisation changes {metric_name(name)} from {was} to {now}. {remedy}"]
+    return []
 
 
 def metrics_of(model: "keras.Model", examples: Examples, outputs: Arrays) -> dict[str, float]:

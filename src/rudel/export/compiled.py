@@ -22,7 +22,8 @@ from rudel.micro.host import HostModel, c_compiler
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
-from rudel.micro.packages.sensing import listening_sketch, moving_sketch, other_channels
+from rudel.micro.packages.sensing import MOVING, listening_sketch, moving_sketch, other_channels
+from rudel.micro.packages.sketches import timing_sketch
 from rudel.micro.packages.wasm import features_to_wasm
 
 
@@ -57,7 +58,14 @@ def arduino(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]
     if sensing and classifies(dsp, model.class_names):
         notes = _write_sensing(compiled, dsp, model, made, sources)
     else:
-        write_arduino(compiled, made, sources, dsp=dsp, example="sine" if model.recipe == "sine" else "timing")
+        example = "sine" if model.recipe == "sine" else "timing"
+        sketch = timing_sketch(compiled, model.features) if model.features else ""
+        write_arduino(compiled, made, sources, dsp=dsp, example=example, sketch=sketch)
+        if model.recipe == "motion":
+            notes = [
+                f"The sketch does not call on_motion, which takes a model of the columns {', '.join(MOVING)}, in g and "
+                "degrees a second."
+            ]
     _verified(model, compiled, folder)
     return _verified(model, dsp, folder, notes)
 
@@ -138,10 +146,7 @@ def _on_this_computer(
     except CompileError:
         return None
     model = HostModel(compiled, folder / "c")
-    answers = []
-    for example in zip(*inputs, strict=True):
-        model.reset()
-        answers.append(model(*example))
+    answers = [model(*example) for example in zip(*inputs, strict=True)]
     columns = zip(*answers, strict=True)
     return [np.stack(column).reshape(other.shape) for column, other in zip(columns, outputs, strict=True)]
 

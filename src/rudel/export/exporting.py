@@ -4,26 +4,30 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.backend import keras_on_jax
 from rudel.errors import OptionError, option
 from rudel.export import process
-from rudel.export.comparison import Comparison, compare
+from rudel.export.comparison import Comparison, compare, notes_on_quantisation
 from rudel.export.forms import Form, check_needs, find_form
 from rudel.export.front import Front, front_of
-from rudel.export.inputs import output_names
+from rudel.export.inputs import Inputs, output_names
 from rudel.export.int8_model import Int8Model, Maker
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, put, size_of, workshop
+from rudel.export.tables import check_table
 from rudel.files import expanded
 from rudel.loop.evaluation import predict
 from rudel.loop.schedule import check_whole_number
 from rudel.micro.names import checked_name, identifier
 from rudel.runs import run_directory
+
+if TYPE_CHECKING:
+    import keras
 
 _CALIBRATION = 500
 """Examples that ranges of int8 numbers are found on, by default."""
@@ -45,9 +49,9 @@ class Exported:
         examples: how many both were compared on.
         compared_on: which ones: of the "validation", "test" or "training" part, those "given", or "made-up" ones.
         calibrated_on: how many training examples the ranges of integers were found on; 0 for none.
-        inputs: of the exported model, in the order of Keras' `model.inputs`: name, shape, dtype, and scale and zero
-            point where integers stand for reals.
-        outputs: the same, in the order of `model.outputs`.
+        inputs: of the exported model, in the order of Keras' `model.inputs`: name, shape, dtype, scale and zero point
+            where integers stand for reals, and the key of its examples, such as a column, where that is another name.
+        outputs: the same, in the order of `model.outputs`; with names of `classes` where there is one for each number.
         versions: of what converted.
         notes: what else a user should know, a sentence each.
         from_files: how near answers to JPEG and PNG files are; None for what takes no files.
@@ -105,6 +109,7 @@ def export_run(
     materials = gather(directory, data, calibration if form.integers else None, seed)
     if form.check:
         pkgutil.resolve_name(form.check)(materials)
+    check_table(form, materials.model)
     with workshop(out) as folder:
         front = front_of(materials.model, materials.run.model, materials.comparison.x, form.converter, folder)
         made = folder / "made" / (out.name or name)
@@ -125,10 +130,25 @@ def export_run(
         notes = [*materials.notes]
         notes += [serving] if isinstance(serving, str) and not front.texts else []
         notes += front.notes
+        notes += _fixed_sizes(materials.model, front.given)
         if front.texts and form.converter.startswith("litert"):
             notes.append(
                 "It takes categories by number: the place among those of their column in "
                 '`rudel.load(RUN).get_layer("columns").columns`, from 1; 0 is an unknown one.'
+            )
+        if front.renamed:
+            about["inputs"] = [
+                port | ({"key": front.renamed[port["name"]]} if port["name"] in front.renamed else {})
+                for port in about["inputs"]
+            ]
+            which = ", ".join(f"`{name}` is `{key}`" for name, key in front.renamed.items())
+            notes.append(f"Names of its inputs are identifiers: {which}.")
+        if form.integers:
+            notes += notes_on_quantisation(comparison, about["inputs"])
+        if form.converter == "litert-dynamic" and not about["has_int8"]:
+            notes.append(
+                "No weights are in int8, and the file is that of litert: LiteRT leaves weights of up to about 1,000 "
+                "numbers in float32."
             )
         if materials.half:
             notes.append(f"It computes in float32, and the model of the run in {materials.half}.")
@@ -139,7 +159,7 @@ def export_run(
             tell(f"making {form.name}")
             made.mkdir()
             raw, recipe, class_names = folder / "raw.npz", materials.recipe, materials.class_names
-            model = Int8Model(name, converted, recipe, raw, front, about, class_names, materials)
+            model = Int8Model(name, converted, recipe, raw, front, about, class_names, materials, out)
             make: Maker = pkgutil.resolve_name(form.maker)
             size, more = make(model, made, folder)
             notes += more
@@ -198,6 +218,24 @@ def _run(
         return {name: stored[name] for name in stored.files}, about
 
 
+def _fixed_sizes(model: "keras.Model", inputs: Inputs) -> list[str]:
+    """Notes on inputs of which the model takes any size, and the exported model one."""
+    sizes = [tuple(tensor.shape[1:]) for tensor in getattr(model, "inputs", None) or ()]
+    return [
+        f"The model takes `{leaf.name}` in any size, {size}, and the export in that of the examples alone, "
+        f"{leaf.shape}."
+        for leaf, size in zip(inputs.leaves, sizes, strict=False)  # a model may not say what it takes
+        if None in size
+    ]
+
+
+def _with_classes(outputs: list[dict[str, Any]], class_names: list[str]) -> list[dict[str, Any]]:
+    """What is known of outputs, and the names of the classes, if they are those of the numbers of the one output."""
+    if class_names and [port["shape"][1:] for port in outputs] == [[len(class_names)]]:
+        return [outputs[0] | {"classes": class_names}]
+    return outputs
+
+
 def _save(path: Path, columns: list[np.ndarray]) -> None:
     arrays: dict[str, Any] = {str(i): column for i, column in enumerate(columns)}
     np.savez(path, **arrays)
@@ -227,7 +265,7 @@ def _exported(
         compared_on=materials.compared_on,
         calibrated_on=0 if materials.calibration is None else len(materials.calibration),
         inputs=about["inputs"],
-        outputs=about["outputs"],
+        outputs=_with_classes(about["outputs"], materials.class_names),
         versions=versions,
         notes=notes,
         from_files=from_files,

@@ -1,7 +1,7 @@
 """Inputs of a converted model: those of the run's model, or features of them where these are better made outside.
 
 That is the spectrogram of sound, where the form has no operators for it; and normalised rows of a sensor, where the
-form is in int8 and the columns are too different for one scale. In C, the features are beside the model.
+form has integers and one scale is too coarse for the columns. In C, the features are beside the model.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import numpy as np
 from rudel.backend import keras_on_jax
 from rudel.data.dataset import Arrays
 from rudel.errors import ExportError
-from rudel.export.inputs import Inputs, inputs_of
+from rudel.export.inputs import Inputs, inputs_of, parameter
 from rudel.features import LogMel
 from rudel.features.c import sources
 from rudel.features.sensor_columns import Columns, column_sources, columns_of
@@ -38,14 +38,18 @@ class Front:
         inputs: of that model.
         given: inputs of the run's model.
         features: that make the ones of the others, sound or rows; None where both are the same.
+        integers: dtype of an input that is quantised.
         texts: by input that takes the number of a category of a table, the categories from 1; others are 0.
+        renamed: by input whose name is not the key of its examples, that key; for a table, the name of the column.
     """
 
     model: Path
     inputs: Inputs
     given: Inputs
     features: LogMel | Columns | None = None
+    integers: str = "int8"
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def with_texts(self, x: Arrays) -> list[np.ndarray]:
         """The inputs of examples, in which the texts themselves are what they are numbers of."""
@@ -98,9 +102,10 @@ class Front:
             return []
         *_, frames, bands = 1, *self.inputs.leaves[0].shape
         if isinstance(self.features, Columns):
+            which = "column is" if bands == 1 else f"{bands} columns are"
             return [
-                f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since their "
-                "ranges are too different for one scale of int8; forms in C include the normalisation."
+                f"It takes rows whose {which} normalised by mean and standard deviation, as one scale of "
+                f"{self.integers} is too coarse otherwise; forms in C include the normalisation."
             ]
         kind = "mel bands" if self.features.cosines is None else "MFCCs"
         return [
@@ -124,15 +129,22 @@ def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder
     """
     from rudel.features.table_layer import columns_of as table_columns_of
 
-    given = inputs_of(model, x)
+    given = inputs_of(model, x, parameter)
     features, network = _divided(model, converter)
     if features and network:
         save_model(network, folder / "network.keras")
-        shape = tuple(network.inputs[0].shape)[1:]
-        return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), given, features)
-    known = {column.key: column.categories for column in table_columns_of(model) if column.categories}
+        one = features(given.columns(x)[0][:1]).astype(np.float32)
+        integers = converter.removeprefix("litert-")
+        return Front(folder / "network.keras", inputs_of(network, one), given, features, integers)
+    columns = {column.key: column for column in table_columns_of(model)}
+    known = {key: column.categories for key, column in columns.items() if column.categories}
     texts = {leaf.name: known[str(leaf.key)] for leaf in given.leaves if str(leaf.key) in known}
-    return Front(path.absolute(), given, given, texts=texts)
+    renamed = {
+        leaf.name: columns[leaf.key].name if leaf.key in columns else leaf.key
+        for leaf in given.leaves
+        if isinstance(leaf.key, str) and leaf.key != leaf.name
+    }
+    return Front(path.absolute(), given, given, texts=texts, renamed=renamed)
 
 
 def _divided(model: "keras.Model", converter: str) -> "tuple[LogMel | Columns | None, keras.Model | None]":
@@ -163,4 +175,5 @@ def _computed_by(layer: "keras.Layer", converter: str) -> LogMel | Columns | Non
 
     if isinstance(layer, Features):
         return layer.features
-    return columns_of(layer) if converter in ("litert-int8", "litert-int16") else None
+    bits = {"litert-int8": 8, "litert-int16": 16}.get(converter)
+    return columns_of(layer, 2**bits) if bits else None

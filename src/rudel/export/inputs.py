@@ -1,6 +1,7 @@
 """Names, shapes and order of a model's inputs and outputs."""
 
-from collections.abc import Mapping, Sequence
+import keyword
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ class Input:
     """One input of a model.
 
     Attributes:
-        name: unique, and an identifier in C.
+        name: unique, and an identifier in C; one that is a key of examples is that of no other input.
         key: where it is in examples: a key of a dict, a place in a list, or None where it is all of `x`.
         shape: of one example.
         dtype: that the converted model takes.
@@ -58,12 +59,13 @@ class Inputs:
         return [np.asarray(a).reshape(len(a), *leaf.shape) for a, leaf in zip(arrays, self.leaves, strict=True)]
 
 
-def inputs_of(model: "keras.Model", x: Arrays) -> Inputs:
+def inputs_of(model: "keras.Model", x: Arrays, naming: Callable[[str], str] = identifier) -> Inputs:
     """The inputs of a model, as examples are given to it.
 
     Args:
         model: a built Keras model.
         x: inputs of examples (N, ...), in the form that the model takes; they tell the sizes that it leaves open.
+        naming: makes the name of an input from its key, or from what Keras calls it.
 
     Raises:
         DataError: the examples do not fit the model.
@@ -83,11 +85,18 @@ def inputs_of(model: "keras.Model", x: Arrays) -> Inputs:
     leaves = []
     for number, (key, array) in enumerate(zip(keys, arrays, strict=True)):
         tensor = tensors[number] if tensors else None
-        name = key if isinstance(key, str) else getattr(tensor, "name", "input") or "input"
-        taken = {leaf.name for leaf in leaves}
-        name = identifier(name) if identifier(name) not in taken else f"{identifier(name)}_{number}"
+        wanted = key if isinstance(key, str) else getattr(tensor, "name", "input") or "input"
+        name, taken = naming(wanted), {leaf.name for leaf in leaves} | {other for other in keys if other != key}
+        while name in taken:
+            name = f"{name}_{number}"
         leaves.append(Input(name, key, *_shape_and_dtype(tensor, np.asarray(array), name)))
     return Inputs(tuple(leaves))
+
+
+def parameter(text: str) -> str:
+    """A text as an identifier in C and the name of a parameter in Python, which TensorFlow makes of it."""
+    name = identifier(text)
+    return f"{name}_" if keyword.iskeyword(name) or name == "self" else name
 
 
 def output_names(keras: ModuleType, model: "keras.Model", outputs: Arrays) -> list[str]:
@@ -119,10 +128,12 @@ def _by_key(model: "keras.Model", x: Mapping[str, Any], tensors: list[Any]) -> t
 def _shape_and_dtype(tensor: "keras.KerasTensor | None", array: np.ndarray, name: str) -> tuple[tuple[int, ...], str]:
     shape = array.shape[1:]
     if tensor is not None:
+        # A policy of mixed precision makes inputs of 16 bits, where none are declared: the model casts to them itself.
+        dtype = "float32" if str(tensor.dtype).endswith("float16") else str(tensor.dtype)
         wanted = tuple(tensor.shape[1:])
         if all(isinstance(size, int) for size in wanted):
             if np.prod(wanted) != np.prod(shape):
                 raise DataError(f"The input `{name}` of the model has shape {wanted}, and the examples have {shape}.")
-            return wanted, str(tensor.dtype)
-        return shape, str(tensor.dtype)
+            return wanted, dtype
+        return shape, dtype
     return shape, "int32" if array.dtype.kind in "iu" and array.dtype.itemsize > 1 else "float32"

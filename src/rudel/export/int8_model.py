@@ -30,6 +30,7 @@ class Int8Model:
         about: `inputs` and `outputs` of the .tflite file, as the runner describes them.
         class_names: of its outputs; empty where nobody said.
         materials: what the export started from; None in tests.
+        out: where the result is going to be; None in tests.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Int8Model:
     about: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
     class_names: Sequence[str] = ()
     materials: Materials | None = None
+    out: Path | None = None
 
     @property
     def features(self) -> LogMel | Columns | None:
@@ -47,13 +49,15 @@ class Int8Model:
         return self.front.features if self.front else None
 
     def compile(self, target: str = "generic") -> Compiled:
-        """The model in C.
+        """The model in C, each of whose inferences stands alone, as in Keras.
 
         Raises:
             CompileError: the model cannot be compiled.
         """
         try:
-            return compile_model(self.path.read_bytes(), name=self.name, target=target)
+            return compile_model(
+                self.path.read_bytes(), name=self.name, target=target, stateless=True, class_names=self.class_names
+            )
         except CompileError as error:
             raise CompileError(self._with_names_of_layers(str(error))) from error
 

@@ -10,12 +10,15 @@ import numpy as np
 
 from rudel.backend import keras_on_jax
 from rudel.data.dataset import Dataset, Examples
+from rudel.data.pictures import is_image
 from rudel.data.stream import Stream
 from rudel.errors import DataError, ExportError
 from rudel.loop.data_checks import as_part, check_examples
-from rudel.runs.file_model import Unreadable, file_model, joined, read_each
-from rudel.runs.loading import dataset_of, load, recipe_of
-from rudel.runs.model_arrays import names_of, read_examples
+from rudel.loop.model_names import names_of
+from rudel.loop.vocabulary import lookups_of
+from rudel.runs.file_model import FileModel, Unreadable, file_model, joined, read_each
+from rudel.runs.loading import dataset_of, load, read_image_of, recipe_of
+from rudel.runs.model_arrays import read_examples
 from rudel.runs.predict_many import files_at
 from rudel.runs.run_directory import RunDirectory
 
@@ -70,8 +73,7 @@ class Materials:
     @property
     def reads_images_itself(self) -> bool:
         """Whether the recipe has a way of its own to make inputs of images."""
-        found = recipe_of(self.run)
-        return found is not None and found.read_image is not None
+        return read_image_of(self.run) is not None
 
     @property
     def recipe(self) -> str:
@@ -181,29 +183,47 @@ def _made_up(model: "keras.Model", seed: int) -> Examples | None:
     tensors = getattr(model, "inputs", None) or ()
     if not tensors or any(None in tensor.shape[1:] for tensor in tensors):
         return None
-    random = np.random.default_rng(seed)
+    random, lookups = np.random.default_rng(seed), lookups_of(model)
     made = []
-    for tensor in tensors:
+    for place, tensor in enumerate(tensors):
         shape, kind = (_MADE_UP, *tensor.shape[1:]), str(tensor.dtype)
-        whole = random.integers(0, 256 if kind == "uint8" else 2, shape)
-        made.append(whole.astype(kind) if "int" in kind else random.normal(size=shape).astype("float32"))
+        sizes = [lookup.size for lookup in lookups if lookup.place == place]
+        whole = random.integers(0, min((256 if kind == "uint8" else 2, *sizes)), shape)
+        kind = kind if "int" in kind else "float32"
+        made.append(whole.astype(kind) if sizes or "int" in kind else random.normal(size=shape).astype(kind))
     return Examples(made[0] if len(made) == 1 else dict(zip(names_of(model, "inputs"), made, strict=True)))
 
 
 def _files(folder: Path, run: RunDirectory, seed: int) -> tuple[Examples, list[str]]:
-    """The inputs in the files of a folder, of many in some of them, and a note on each file that cannot be read.
+    """The inputs in the files of a folder, of many in some of them; and notes on unreadable files and on pixels.
 
     Raises:
         DataError: there is none that can be read and fits the model.
     """
     files = files_at([folder])
     some = [(str(files[i]), files[i]) for i in _choice(len(files), MOST_COMPARED, seed)]
-    inputs, reasons = [], []
-    for one in read_each(file_model(run.path).read, some):
+    inputs, reasons, images = [], [], False
+    model = file_model(run.path)
+    for (_, path), one in zip(some, read_each(model.read, some), strict=True):
         if isinstance(one, Unreadable):
             reasons.append(one.reason)
         else:
             inputs.append(one[0])
+            images |= not model.read.columns and is_image(path)
     if not inputs:
         raise DataError(f"No file in {folder} can be used, out of {len(files):,}; the first: {reasons[0]}")
-    return Examples(joined(inputs)), [f"Left out: {reason}" for reason in reasons]
+    notes = [f"Left out: {reason}" for reason in reasons]
+    if images and "file" in run.read_config() and _may_want_other_numbers(model):
+        notes.append(
+            f"Images in {folder} were taken as pixels of 0 to 255: if the model learned from other numbers, such as 0 "
+            "to 1, give an .npz file with inputs as it takes them."
+        )
+    return Examples(joined(inputs)), notes
+
+
+def _may_want_other_numbers(model: FileModel) -> bool:
+    """Whether a model takes floats of a range that nobody knows, and has no layer that scales pixels."""
+    from rudel.internals.keras import layers_of
+
+    scales = any(type(layer).__name__ in ("Rescaling", "Normalization") for layer in layers_of(model.model))
+    return model.read.learned_from is None and "float" in str(model.model.inputs[0].dtype) and not scales

@@ -1,5 +1,6 @@
 """A page with the model in it, to draw on or with a sensor: a folder for any web server."""
 
+import shlex
 from pathlib import Path
 
 from rudel.errors import ExportError
@@ -43,6 +44,7 @@ def check_page(player: Player, recipe: str) -> None:
 def page(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
     """Writes the page; a `Maker`."""
     assert model.materials is not None
+    assert model.out is not None
     player = check(model.materials)
     (made / _MODEL).mkdir()
     size, notes = wasm(model, made / _MODEL, folder)
@@ -50,4 +52,4 @@ def page(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
     write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True), player.page)
     if isinstance(player, Listener):
         notes = [*notes, *player.notes]
-    return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]
+    return size, [*notes, f"Try it: python3 -m http.server --directory {shlex.quote(str(model.out))}"]

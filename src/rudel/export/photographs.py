@@ -6,6 +6,7 @@ its own, by `read_image`, gets none, since that way is Python.
 """
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from rudel.data.pictures import sides_of
 from rudel.errors import ExportError
 from rudel.export.inputs import Inputs
 from rudel.export.materials import Materials
-from rudel.loop.classification import as_probabilities, gives_logits, of_both
+from rudel.loop.classification import as_probabilities, of_both, squash_of
 from rudel.loop.evaluation import predict
 
 MOST_FILES = 64
@@ -74,13 +75,19 @@ def serving_of(materials: Materials, inputs: Inputs, outputs: Arrays) -> Serving
         return "It takes arrays alone: the recipe makes inputs of pictures in a way of its own, by `read_image`."
     if sides is None or probabilities is None:
         return "It takes arrays alone: it does not classify pictures."
-    if pixels.dtype != np.uint8:
-        return f"It takes arrays alone: it learned from {pixels.dtype} numbers, not from pixels of 0 to 255 (uint8)."
+    learned_from = materials.run.read_config().get("input_range")
+    if pixels.dtype != np.uint8 and not _are_pixels(learned_from, inputs.leaves[0].shape):
+        return f"It takes arrays alone: it learned from {pixels.dtype} numbers, not from pixels of 0 to 255."
     pairs = probabilities.shape[1] == 1
     count = 2 if pairs else probabilities.shape[1]
     names = materials.class_names
-    squash = ("sigmoid" if pairs else "softmax") if gives_logits(materials.model) else ""
-    return Serving(*sides, names if len(names) == count else [str(i) for i in range(count)], squash, pairs)
+    called = names if len(names) == count else [str(i) for i in range(count)]
+    return Serving(*sides, called, squash_of(materials.model, probabilities.shape[1]), pairs)
+
+
+def _are_pixels(learned_from: Sequence[float] | None, shape: tuple[int, ...]) -> bool:
+    """Whether floats of this range are surely pixels: rows of temperatures may be 0 to 40, without channels."""
+    return len(shape) == 3 and learned_from is not None and learned_from[0] >= 0 and 127 < learned_from[1] <= 255
 
 
 def write_files(materials: Materials, serving: Serving, folder: Path) -> np.ndarray:
@@ -89,7 +96,7 @@ def write_files(materials: Materials, serving: Serving, folder: Path) -> np.ndar
     Returns:
         What Rudel decodes of them, as inputs of the model (N, ...).
     """
-    x = np.asarray(materials.comparison.x)[:MOST_FILES]
+    x = np.asarray(materials.comparison.x)[:MOST_FILES].clip(0, 255).astype(np.uint8)
     sides = serving.height, serving.width, serving.channels
     files = [_file(image, number) for number, image in enumerate(x.reshape(-1, *sides))]
     for number, file in enumerate(files):

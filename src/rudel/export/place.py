@@ -11,11 +11,13 @@ from rudel.errors import ExportError, option
 
 
 def check_free(out: Path) -> None:
-    """Refuses a place that is taken, or lies in a file; an empty folder is not taken.
+    """Refuses a place that is taken, lies in a file or is a file system's root; an empty folder is not taken.
 
     Raises:
         ExportError: something is there, or in the place of a folder.
     """
+    if not out.absolute().name:
+        raise ExportError(f"{out} is a root folder: give another place with {option('out')}.")
     there = next(path for path in out.absolute().parents if path.exists())
     if not there.is_dir():
         raise ExportError(f"{out} cannot be written, as {there} is a file: give another place with {option('out')}.")

@@ -74,6 +74,19 @@ def import_tensorflow() -> Any:
     return tensorflow
 
 
+def reason_of(message: str) -> str:
+    """The sentence in an error of TensorFlow's, which comes between where the graph failed and the name of the node.
+
+    It is the first line where no node is named, and has no full stop.
+
+    >>> reason_of("Graph execution error:\\n\\nDetected at node Add\\n9 is not in [0, 2)\\n\\t [[{{node Add}}]]")
+    '9 is not in [0, 2)'
+    """
+    before, node, _ = message.partition("[[{{node")
+    lines = before.strip().splitlines() or [""]
+    return lines[-1 if node else 0].strip().rstrip(".")
+
+
 def serve(work: Callable[[dict[str, Any]], Any]) -> None:
     """The other side of `run`: reads the job, does the work, and leaves its result or its problem."""
     collect_seldom()

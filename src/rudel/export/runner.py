@@ -13,7 +13,7 @@ A job has:
                  integers that they are; LiteRT's reference kernels are then used
 
 The answer has the `inputs` and `outputs` of the model, in its own order: name, shape, dtype and, where numbers stand
-for reals, scale and zero point.
+for reals, scale and zero point. That of litert says if any tensor is int8, too: `has_int8`.
 """
 
 import re
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.errors import ExportError
-from rudel.export.process import import_tensorflow, serve
+from rudel.export.process import import_tensorflow, reason_of, serve
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -52,17 +52,28 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         if job["files"]:
             _give_files(path, Path(job["folder"]), job["files"])
     except Exception as error:
-        text = str(error).strip().splitlines()
         if lacking := re.search("Didn't find op for builtin opcode '(.+?)'", str(error)):
             raise ExportError(
                 f"The model has the operator {lacking[1]}, which LiteRT's reference kernels do not have, so that the "
-                "export cannot be verified bit for bit: use another layer or activation (GELU for ELU), or export to "
-                "litert-int8 and use `rudel micro compile --rounding tflm`."
+                f"export cannot be verified bit for bit: {_instead_of(lacking[1])}."
             ) from error
-        raise ExportError(f"The exported model does not run: {text[0].rstrip('.') if text else error!r}.") from error
+        raise ExportError(f"The exported model does not run: {reason_of(str(error)) or repr(error)}.") from error
     arrays: dict[str, Any] = outputs
     np.savez(job["outputs"], **arrays)
     return about
+
+
+def _instead_of(kind: str) -> str:
+    """What to do about an operator that cannot be verified: it can be compiled, or has to be replaced."""
+    from rudel.micro.lowering import instead_of
+    from rudel.micro.registry import OPERATORS
+
+    if kind not in OPERATORS:
+        return instead_of(kind)
+    return (
+        "use another layer or activation (GELU for ELU), or export to litert-int8 and use `rudel micro compile "
+        "--rounding tflm`"
+    )
 
 
 def quantised(values: np.ndarray, dtype: "DTypeLike", scale: float, zero_point: int) -> np.ndarray:
@@ -94,6 +105,7 @@ def _litert(path: Path, names: Sequence[str], columns: Sequence[np.ndarray], raw
     return results, {
         "inputs": [_described(name, detail) for name, detail in inputs.items()],
         "outputs": [_described(name, detail) for name, detail in outputs.items()],
+        "has_int8": any(detail["dtype"] == np.int8 for detail in interpreter.get_tensor_details()),
     }
 
 

@@ -1,4 +1,4 @@
-"""Rows of a sensor, each column by its own scale, so that one scale of int8 fits all of them.
+"""Rows of a sensor, each column by its own mean and scale, so that one scale of int8 fits all of them.
 
 Acceleration is a few g and rotation hundreds of degrees a second: with one scale for both, acceleration would be no
 number but 0. What the model's `Normalization` does to floats is done here instead, in front of the int8 network, in
@@ -17,8 +17,8 @@ from rudel.c_literals import float_literal
 if TYPE_CHECKING:
     import keras
 
-_MOST_APART = 4.0
-"""Columns whose spreads differ by less share a scale well enough."""
+_WIDEST = 24.0
+"""Standard deviations of the narrowest column that 256 steps of one scale may span, so that each has ten of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +42,15 @@ class Columns:
         return json.dumps({"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}) + "\n"
 
 
-def columns_of(layer: "keras.Layer | None") -> Columns | None:
-    """Means and deviations of a layer that normalises columns with spreads so different that int8 cannot hold them.
+def columns_of(layer: "keras.Layer | None", steps: int = 2**8) -> Columns | None:
+    """Means and deviations of a layer that normalises columns which one scale of integers cannot hold.
+
+    The scale spans 0 and three deviations on both sides of each mean: too much where spreads differ, and where a mean
+    is far from 0 against its spread, as of the air's pressure in hPa.
 
     Args:
         layer: any layer of Keras.
+        steps: of the scale: 2^8 for int8, 2^16 for int16.
     """
     import keras
 
@@ -56,7 +60,8 @@ def columns_of(layer: "keras.Layer | None") -> Columns | None:
         return None
     mean = np.asarray(layer.mean, np.float32).reshape(-1)
     deviation = np.maximum(np.sqrt(np.asarray(layer.variance, np.float32)), keras.config.epsilon()).reshape(-1)
-    if len(deviation) < 2 or deviation.max() < _MOST_APART * deviation.min():
+    lowest, highest = (mean - 3 * deviation).min(), (mean + 3 * deviation).max()
+    if max(highest, 0) - min(lowest, 0) < _WIDEST * steps / 2**8 * deviation.min():
         return None
     return Columns(mean, deviation.astype(np.float32))
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from rudel.errors import DataError
 
+_NOTEWORTHY_SHARE = 0.1
+"""Share of a column's values that is worth a note."""
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "<na>", "nat", "?"}
 
 
@@ -70,7 +72,7 @@ class Column:
                 f"The column `{self.name}` in {source} holds {str(values[wrong])!r} in row {wrong + 1:,}, and the "
                 "model takes numbers there: correct it, or leave it empty."
             )
-        found = np.clip(found, np.finfo(np.float32).min, np.finfo(np.float32).max).astype(np.float32)
+        found = limited(found).astype(np.float32)
         return found if self.gaps else np.where(np.isnan(found), np.float32(self.mean), found)
 
 
@@ -98,6 +100,25 @@ def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) ->
     return {column.key: column.encoded(table[column.name], source) for column in columns}
 
 
+def unknown_in(columns: Sequence[Column], x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Where an encoded table has categories that were not there in training: bool (N,) by the names of the columns."""
+    return {column.name: x[column.key] == 0 for column in columns if column.categories}
+
+
+def notes_on_unknown(counts: Mapping[str, int], rows: int) -> list[str]:
+    """A sentence about each column of which many values are unknown.
+
+    Args:
+        counts: of such values, by the names of the columns.
+        rows: of the table.
+
+    >>> notes_on_unknown({"day": 1000, "city": 99}, 1000)
+    ['`day`: 1,000 of 1,000 values are unknown to the model.']
+    """
+    many = {name: count for name, count in counts.items() if count >= _NOTEWORTHY_SHARE * rows}
+    return [f"`{name}`: {count:,} of {rows:,} values are unknown to the model." for name, count in many.items()]
+
+
 def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | None]:
     """Values as float64 (N,), NaN for missing and infinite ones; and the place of the first that is not a number.
 
@@ -106,7 +127,7 @@ def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | No
     """
     array, wrong = np.asarray(values), None
     try:
-        if array.dtype.kind not in "iuf" and set(map(type, values)) != {str}:
+        if array.dtype.kind not in "iuf" and (set(map(type, values)) != {str} or any("_" in text for text in values)):
             raise ValueError
         found = array.astype(np.float64)
     except ValueError:
@@ -117,24 +138,37 @@ def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | No
     return found, wrong
 
 
+def limited(numbers: np.ndarray) -> np.ndarray:
+    """Numbers clipped to half the range of float32, so that no difference between two of them overflows."""
+    most = float(np.finfo(np.float32).max) / 2
+    return np.clip(numbers, -most, most)
+
+
 def texts_of(values: Sequence[Any] | np.ndarray) -> list[str]:
-    """Values as texts; "" for those that are missing, and whole numbers without a decimal point.
+    """Values as texts; "" for those that are missing, whole numbers without a decimal point, others as short as can be.
 
     >>> texts_of([" red", None, 8001.0, "?", True])
     ['red', '', '8001', '', 'True']
+    >>> texts_of(np.array([0.1, 2], np.float32))
+    ['0.1', '2']
     """
+    if isinstance(values, np.ndarray) and values.dtype in (np.float16, np.float32):
+        exact = values.astype(np.float64)
+        values = np.where(exact == np.trunc(exact), exact, values.astype(str).astype(np.float64))
     return _each(lambda value: "" if is_missing(value) else _text(value), values)
 
 
 def places_in(names: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-    """Places of texts among names, int32 (N,), -1 for none; whole numbers are found whether they end with .0 or not.
+    """Places of texts among names, int32 (N,), -1 for none.
 
-    >>> places_in(("8001.0", "red"), ["red", "8001", "8001.0", "8001.5"])
-    array([ 1,  0,  0, -1], dtype=int32)
+    Whole numbers are found whether they end with .0 or not, and booleans however they are capitalised.
+
+    >>> places_in(("8001.0", "red", "true"), ["red", "8001", "8001.0", "8001.5", "True"])
+    array([ 1,  0,  0, -1,  2], dtype=int32)
     """
     numbered = dict(zip(names, range(len(names)), strict=True))
-    places = {without_decimals(name): place for name, place in numbered.items()} | numbered
-    return np.array([places.get(text, places.get(without_decimals(text), -1)) for text in texts], np.int32)
+    places = {_usual(name): place for name, place in numbered.items()} | numbered
+    return np.array([places.get(text, places.get(_usual(text), -1)) for text in texts], np.int32)
 
 
 def without_decimals(text: str) -> str:
@@ -158,9 +192,16 @@ def _each(function: Callable[[Any], Any], values: Sequence[Any] | np.ndarray) ->
     return [known[value] for value in listed]
 
 
+def _usual(text: str) -> str:
+    """The text of a whole number without decimals, of a boolean in small letters, of all else as it is."""
+    return text.lower() if text.lower() in ("true", "false") else without_decimals(text)
+
+
 def _number(value: Any) -> float | None:
     """A number, NaN where it is missing; None for what is not a number."""
     if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, str | bytes) and "_" in str(value):  # 10_000 is a number in Python alone
         return None
     try:
         return float(value)

@@ -1,8 +1,8 @@
 """Undocumented parts of Keras that Rudel uses.
 
 Keras has no public way to list nested layers, to build a compiled model without a batch of values, to train with a
-learning rate from outside, or to say what a model was compiled with. All backends have these parts; those of JAX alone
-are in `rudel.internals.keras_jax`.
+learning rate from outside, to say what a model was compiled with, or to load lambdas in one block alone. All backends
+have these parts; those of JAX alone are in `rudel.internals.keras_jax`.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 from keras.src.backend import rnn
+from keras.src.saving.serialization_lib import SafeModeScope
 from keras.src.utils import module_utils  # its `tensorflow` is imported by whoever looks at it closely
 
 from rudel.aliases import Tree
@@ -39,6 +40,12 @@ def calls_of(operation: keras.Operation) -> list[Any]:
 def frozen_or_trainable(layer: keras.Layer) -> list[Any]:
     """The variables of a layer itself that are trainable, or would be if the layer were not frozen."""
     return layer._trainable_variables
+
+
+def declare_dtype(layer: keras.layers.InputLayer, dtype: str) -> None:
+    """Gives an input another dtype, to which calls of its model cast."""
+    tensor: Any = layer.output
+    layer._dtype = tensor._dtype = dtype
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
@@ -151,6 +158,13 @@ def forget_missing_tensorflow() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def lambdas_loaded() -> Iterator[None]:
+    """Inside the block, this thread loads models with lambdas, and code in them is executed."""
+    with SafeModeScope(safe_mode=False):
+        yield
+
+
+@contextlib.contextmanager
 def replaced_inner_loop(inner_loop: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """Inside the block, LSTM layers compute their sequences by another function.
 
@@ -174,6 +188,8 @@ require(
         "Layer._flatten_layers": hasattr(_layer, "_flatten_layers") and _layer._flatten_layers() == [_layer],
         "Operation._inbound_nodes": len(getattr(_input, "_inbound_nodes", ())) == 1
         and all(hasattr(_input._inbound_nodes[0], name) for name in ("arguments", "input_tensors", "output_tensors")),
+        "InputLayer._dtype": mentions(keras.layers.InputLayer.dtype, "_dtype")
+        and mentions(keras.KerasTensor.dtype, "_dtype"),
         "Layer._trainable_variables": getattr(_layer, "_trainable_variables", None) == [],
         "Model._symbolic_build": hasattr(_model, "_symbolic_build"),
         "Model._compile_config": mentions(_model.get_compile_config, "_compile_config"),
@@ -187,6 +203,8 @@ require(
         "MultiHeadAttention._query_dense": mentions(
             keras.layers.MultiHeadAttention.build, *(f"_{name}_dense" for name in ("query", "key", "value", "output"))
         ),
+        "SafeModeScope": mentions(SafeModeScope.__enter__, "in_safe_mode")
+        and mentions(SafeModeScope.__exit__, "original_value"),
         "LSTM.inner_loop": hasattr(keras.layers.LSTM, "inner_loop"),
         "tensorflow._available": {"_available", "module"} <= set(vars(module_utils.tensorflow)),
     },

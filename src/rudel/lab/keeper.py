@@ -245,8 +245,8 @@ def _write_keys(settings: Settings) -> None:
         known += f"{each.name},{each.address},{each.ipv6} {key}\n"
         ssh_config += (
             f"Host {each.name}\n  HostName {each.address}\n"
-            f"Host {each.name} {each.address} {each.ipv6}\n  User {node.USER}\n  IdentityFile {settings.key}\n"
-            f"  IdentitiesOnly yes\n  UserKnownHostsFile {settings.known_hosts}\n  StrictHostKeyChecking yes\n"
+            f'Host {each.name} {each.address} {each.ipv6}\n  User {node.USER}\n  IdentityFile "{settings.key}"\n'
+            f'  IdentitiesOnly yes\n  UserKnownHostsFile "{settings.known_hosts}"\n  StrictHostKeyChecking yes\n'
         )
     settings.known_hosts.write_text(known)
     settings.ssh_config.write_text(ssh_config)

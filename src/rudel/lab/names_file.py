@@ -42,7 +42,7 @@ def check_free(names: Sequence[str], file: Path = FILE) -> None:
     Raises:
         LabError: one of them is in the file.
     """
-    known = {name for line in file.read_text().splitlines() for name in line.partition("#")[0].split()[1:]}
+    known = {name for line in _read(file).splitlines() for name in line.partition("#")[0].split()[1:]}
     for name in names:
         if name in known:
             raise LabError(f"`{name}` has an address in {file} already: give the lab another prefix.")
@@ -50,7 +50,7 @@ def check_free(names: Sequence[str], file: Path = FILE) -> None:
 
 def labs(file: Path = FILE) -> list[str]:
     """Names of all labs that have lines."""
-    return re.findall(r"^# the lab (\S+) of rudel: from here$", file.read_text(), re.MULTILINE)
+    return re.findall(r"^# the lab (\S+) of rudel: from here$", _read(file), re.MULTILINE)
 
 
 def with_block(text: str, lab: str, lines: Sequence[str]) -> str:
@@ -77,22 +77,28 @@ def without_block(text: str, lab: str) -> str:
 
 
 def _change(file: Path, change: Callable[[str], str]) -> None:
+    file = file.resolve()  # a link stays one
     with locked(file.parent):
-        old = file.read_text()
+        old = _read(file)
         new = change(old)
         if new != old:
             _replace(file, new)
 
 
+def _read(file: Path) -> str:
+    return file.read_bytes().decode(errors="surrogateescape")
+
+
 def _replace(file: Path, text: str) -> None:
+    content = text.encode(errors="surrogateescape")
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with os.fdopen(descriptor, "w") as beside:
-            beside.write(text)
+        with os.fdopen(descriptor, "wb") as beside:
+            beside.write(content)
         shutil.copystat(file, name)
         Path(name).replace(file)
     except OSError as error:
         Path(name).unlink()
         if error.errno != errno.EBUSY:
             raise
-        file.write_text(text)
+        file.write_bytes(content)

@@ -1,6 +1,6 @@
 """Whether a model classifies, and what its outputs and targets then mean."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def class_labels(examples: Examples) -> Int32[np.ndarray, "examples"] | None:
 def as_probabilities(
     model: "keras.Model", outputs: Num[np.ndarray, "examples *axes"]
 ) -> Float32[np.ndarray, "examples classes"] | None:
-    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax.
+    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through `squash_of`.
 
     A model that is not compiled, hence without a loss, is a classifier if its last layer has a softmax.
     """
@@ -34,12 +34,13 @@ def as_probabilities(
         return None
     outputs = outputs.astype(np.float32)
     if getattr(model, "loss", None) is None:
-        return outputs if _ends_in_softmax(model) else None
+        return outputs if ends_in_softmax(model) else None
     if "crossentropy" not in _loss_name(model):
         return None
-    if gives_logits(model):
-        if outputs.shape[1] == 1:
-            return 1 / (1 + np.exp(-outputs))
+    squash = squash_of(model, outputs.shape[1])
+    if squash == "sigmoid":
+        return 1 / (1 + np.exp(-outputs))
+    if squash == "softmax":
         outputs = np.exp(outputs - outputs.max(1, keepdims=True))
         return outputs / outputs.sum(1, keepdims=True)
     return outputs
@@ -59,12 +60,19 @@ def ignored_class(model: "keras.Model") -> int | None:
     return getattr(model.loss, "ignore_class", None)
 
 
-def gives_logits(model: "keras.Model") -> bool:
-    """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
+def squash_of(model: "keras.Model", outputs: int) -> Literal["", "softmax", "sigmoid"]:
+    """What makes probabilities of the outputs of a classifier: nothing, or where they are logits, what its loss does.
+
+    Args:
+        model: compiled with a loss.
+        outputs: how many there are; one is that of the second of two classes.
+    """
     from rudel.internals.keras import loss_arguments
 
     loss = model.loss
-    return bool(getattr(loss, "from_logits", False) or loss_arguments(loss).get("from_logits"))
+    if not (getattr(loss, "from_logits", False) or loss_arguments(loss).get("from_logits")):
+        return ""
+    return "sigmoid" if outputs == 1 or "binary" in _loss_name(model) else "softmax"
 
 
 def _loss_name(model: "keras.Model") -> str:
@@ -72,7 +80,8 @@ def _loss_name(model: "keras.Model") -> str:
     return (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
 
 
-def _ends_in_softmax(model: "keras.Model") -> bool:
+def ends_in_softmax(model: "keras.Model") -> bool:
+    """Whether the last layer is a softmax or has one as its activation."""
     layers = getattr(model, "layers", None) or [None]
     activation = getattr(layers[-1], "activation", None)
     return getattr(activation, "__name__", "") == "softmax" or type(layers[-1]).__name__ == "Softmax"

@@ -23,7 +23,7 @@ from rudel.array_types import Float32, Int32
 from rudel.data.dataset import Arrays
 from rudel.errors import ModelError
 from rudel.loop.convolution import fast_on_cpu
-from rudel.loop.kept_programs import form, kept
+from rudel.loop.kept_programs import ById, form, kept
 from rudel.loop.model_state import ModelState, why_not_traced
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def compile_training(
         arguments = begin, data, order, _key_form(), *_BOUNDS, np.int32(0)
         return jit(block, donate_argnums=0, keep_unused=True).trace(*arguments), begin.logs
 
-    key = ("train_step", form((state, data, order)), augment, size, rare) if jit is jax.jit else None
+    key = ("train_step", form((state, data, order)), ById(augment), size, rare) if jit is jax.jit else None
     return _compile(model, "train_step", key, traced, ahead, rare)
 
 
@@ -196,39 +196,55 @@ def _learning_rate(model: "keras.Model", rate: jax.Array | None) -> Iterator[Non
 def compile_evaluation(
     model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
 ) -> Program:
-    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> (changed, metrics)` for a built model.
+    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> (changed, metrics, logs)` for a model.
 
     Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order, without a partial batch:
     compile a second program for the rest. With no `batch_size`, `data` has whole batches along axis 0. `changed` are
-    the non-trainable variables after the last batch, such as the states of random generators; see `after`.
+    the non-trainable variables after the last batch, such as the states of random generators; see `after`. `logs` are
+    what `test_step` returns for that batch; None if they are what the metrics say, by their names.
 
     Raises:
         ModelError: the model's `test_step` cannot be traced.
     """
 
-    def run(
-        trainable: Tree, non_trainable: Tree, metrics: Tree, data: Batch, first: jax.Array, last: jax.Array
-    ) -> tuple[list[Any], Tree]:
-        def body(i: jax.Array, carried: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
-            batch = jax.tree.map(lambda a: batch_of(a, i), data)
-            _, new = model.test_step((trainable, *carried), _as_keras_data(batch))
-            return list(new[1]), list(new[2])
-
-        moved, metrics = lax.fori_loop(first, last, body, (non_trainable, metrics))
-        return _changed(non_trainable, moved), metrics
-
-    def batch_of(array: jax.Array, i: jax.Array) -> jax.Array:
-        if batch_size is None:
-            return lax.dynamic_index_in_dim(array, i, keepdims=False)
-        return lax.dynamic_slice_in_dim(array, i * batch_size, batch_size)
-
     def traced() -> tuple[Any, None]:
-        return jit(run, keep_unused=True).trace(
+        return jit(_evaluation_loop(model, batch_size), keep_unused=True).trace(
             state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS
         ), None
 
     key = ("test_step", form((state, data)), batch_size) if jit is jax.jit else None
     return _compile(model, "test_step", key, traced)[0]
+
+
+def _evaluation_loop(model: Any, batch_size: int | None) -> Callable[..., tuple[list[Any], Tree, Tree]]:
+    """The loop of `compile_evaluation` before it is compiled."""
+    results = set(model.get_metrics_result())
+
+    @jax.jit  # so that the step is traced once, though the form of its logs is computed first
+    def step(trainable: Tree, non_trainable: Tree, metrics: Tree, batch: Batch) -> tuple[Tree, list[Any], Tree]:
+        logs, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
+        own = None if isinstance(logs, Mapping) and set(logs) == results else logs
+        return own, _changed(non_trainable, new[1]), list(new[2])
+
+    def run(
+        trainable: Tree, non_trainable: Tree, metrics: Tree, data: Batch, first: jax.Array, last: jax.Array
+    ) -> tuple[list[Any], Tree, Tree]:
+        def body(i: jax.Array | int, carried: tuple[Tree, Tree, Tree]) -> tuple[Tree, Tree, Tree]:
+            batch = jax.tree.map(lambda a: batch_of(a, i), data)
+            logs, changed, metrics = step(trainable, carried[0], carried[1], batch)
+            return after(carried[0], changed), metrics, logs
+
+        *_, forms = jax.eval_shape(body, 0, (non_trainable, metrics, None))
+        logs = jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms)
+        moved, metrics, logs = lax.fori_loop(first, last, body, (non_trainable, metrics, logs))
+        return _changed(non_trainable, moved), metrics, logs
+
+    def batch_of(array: jax.Array, i: jax.Array | int) -> jax.Array:
+        if batch_size is None:
+            return lax.dynamic_index_in_dim(array, i, keepdims=False)
+        return lax.dynamic_slice_in_dim(array, i * batch_size, batch_size)
+
+    return run
 
 
 def compile_prediction(model: "keras.Model", state: ModelState, x: Arrays) -> Program:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.data.dataset import Arrays, Dataset, Examples, check_int32
+from rudel.data.dataset import Arrays, Dataset, Examples, as_numbers, check_int32, check_unmasked, like
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop.classification import ignored_class
@@ -22,7 +22,7 @@ def as_examples(data: Any, what: str, text: bool = False) -> Examples:
     """Examples from `Examples`, `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`; with `text`, y may be strings.
 
     Raises:
-        DataError: it is none of these, lengths differ, or there is no example.
+        DataError: it is none of these, of masked values or others than numbers, lengths differ, or there is no example.
     """
     if isinstance(data, Examples):
         data = (data.x, data.y, data.sample_weight)
@@ -32,7 +32,13 @@ def as_examples(data: Any, what: str, text: bool = False) -> Examples:
     x, y, weight = (*parts, None, None)[:3]
     for part in (x, y, weight):
         _refuse_others(part, what)
-    labels = as_text(y) if text else None
+    check_unmasked(y, f"The {what} y data holds")
+    labels = as_text(y)
+    if labels is not None and not text:
+        raise DataError(
+            f"The labels in {what} y are strings: give the number of each class, which is its place in `class_names` "
+            "in the run's config.json, from 0."
+        )
     y = _as_arrays(y, f"{what} y") if labels is None else labels
     return Examples(_as_arrays(x, f"{what} x"), y, _as_arrays(weight, f"{what} sample_weight"))
 
@@ -51,7 +57,7 @@ def as_text(labels: Arrays) -> np.ndarray | None:
     array = np.asarray(labels)
     if array.dtype.kind == "O" and array.size and all(isinstance(label, str) for label in array.flat):
         array = array.astype(str)
-    if array.dtype.kind != "U" or array.size != len(array):
+    if array.dtype.kind != "U" or not array.ndim or array.size != len(array):
         return None
     return array.reshape(-1)
 
@@ -66,6 +72,17 @@ def check_indices(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarra
         raise DataError(
             f"{outside.described(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
         )
+
+
+def check_inputs(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses whole numbers beyond 32 bits, and indices that are in no table; see `check_examples` for the arguments.
+
+    Raises:
+        DataError: names the first of them.
+    """
+    for name, array in Examples(x).named_arrays():
+        check_int32(array, f"{what} {name}")
+    check_indices(x, model, what, numbers)
 
 
 def check_examples(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
@@ -247,17 +264,8 @@ def _as_arrays(part: Arrays, what: str) -> Arrays:
     if isinstance(part, dict):
         return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in part.items()}
     if isinstance(part, tuple) or (isinstance(part, list) and any(hasattr(each, "__array__") for each in part)):
-        return type(part)(_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part))
-    try:
-        array = np.asarray(part)
-    except ValueError as error:
-        raise DataError(f"The {what} data is a list of parts of different lengths: give one array.") from error
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype == np.longdouble:
-        array = array.astype(np.float64)
-    if array.dtype.kind not in "biufcV":
-        raise DataError(f"The {what} data holds {array.dtype} values; give numbers (labels as integers from 0).")
+        return like(part, [_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part)])
+    array = as_numbers(part, f"The {what} data holds")
     if array.ndim == 0:
         raise DataError(f"The {what} data is a single number; give arrays with one entry per example.")
     return array

@@ -9,24 +9,26 @@ import jax
 import numpy as np
 
 from rudel.backend import backend_name
-from rudel.data.batch_source import BatchStream, is_source, pass_of
+from rudel.data.batch_source import BatchStream, is_source, pass_of, targets_twice
 from rudel.data.dataset import Arrays, Examples
+from rudel.data.hugging_face import dataset_of, inputs_of, is_hugging_face
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop import model_state
 from rudel.loop.batch_blocks import BatchBlocks, Run
+from rudel.loop.batch_sizes import batch_size_of
 from rudel.loop.blocks import Blocks, as_batch, is_small
 from rudel.loop.compiled_loop import Batch, Program, after, compile_evaluation, compile_prediction
-from rudel.loop.data_checks import as_examples, as_part, check_examples, check_indices
+from rudel.loop.data_checks import as_examples, as_part, check_examples, check_inputs
 from rudel.loop.metric_values import as_floats
+from rudel.loop.model_names import names_of
 from rudel.loop.model_state import ModelState
 from rudel.loop.read_ahead import Ahead
 from rudel.loop.schedule import check_whole_number
+from rudel.loop.table_frames import as_taken
 
 if TYPE_CHECKING:
     import keras
-
-DEFAULT_BATCH_SIZE = 256
 
 
 Step = tuple[Program, Batch, int, int]
@@ -73,21 +75,24 @@ class Evaluator:
     def run(self, state: ModelState) -> dict[str, float]:
         """The metrics of a state, by Keras' names; the model's metric variables hold them afterwards.
 
+        Of a model whose `test_step` logs something else, what it logged of the last batch.
+
         Raises:
             DataError: an example of a stream cannot be read, or is none that can be evaluated.
             ModelError: a form of batch comes late, and the model's `test_step` cannot be compiled for it.
         """
         self._model.reset_metrics()
-        metrics, moved = model_state.read(self._model).metrics, state.non_trainable
+        metrics, moved, logs = model_state.read(self._model).metrics, state.non_trainable, None
         with contextlib.closing(self._pass.steps(state)) as steps:
             for program, data, first, last in steps:
                 before = metrics
-                changed, metrics = program.run(state.trainable, moved, metrics, data, np.int32(first), np.int32(last))
+                bounds = np.int32(first), np.int32(last)
+                changed, metrics, logs = program.run(state.trainable, moved, metrics, data, *bounds)
                 moved = after(moved, changed)
                 jax.block_until_ready(before)  # so that no more than two blocks are on the device
         self.non_trainable = moved
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
-        return as_floats(self._model.get_metrics_result())
+        return as_floats(self._model.get_metrics_result() if logs is None else logs)
 
 
 class HeldPass:
@@ -234,41 +239,45 @@ def make_evaluator(
     return OwnEvaluator(model, examples, batch_size, what)
 
 
-def batch_size_of(model: "keras.Model", wanted: int) -> int:
-    """Examples a step: as many as wanted, or as the inputs of a model are made for."""
-    try:
-        inputs = model.inputs
-    except (AttributeError, ValueError):  # not built, or not of layers
-        return wanted
-    return next((tensor.shape[0] for tensor in inputs or () if tensor.shape[0]), wanted)
-
-
 def evaluate(
     model: "keras.Model",
     x: Arrays,
     y: Arrays = None,
     *,
     sample_weight: Arrays = None,
-    batch_size: int = DEFAULT_BATCH_SIZE,
+    batch_size: int | None = None,
 ) -> dict[str, float]:
     """Evaluates a compiled Keras model, compiled into one loop.
 
     Args:
         model: a compiled Keras model.
-        x: inputs (N, ...) of any dtype, a `rudel.Examples`, a stream such as `rudel.Records`, a source of batches (see
-            `rudel.fit`), or a tuple `(x, y)` or `(x, y, sample_weight)`.
-        y: targets (N, ...), if `x` holds inputs alone.
+        x: inputs (N, ...) of any dtype, or, with `y`, a frame for a model of a table; a `rudel.Examples`, a stream such
+            as `rudel.Records`, a source of batches or a Hugging Face `Dataset` (see `rudel.fit`), or a tuple `(x, y)`
+            or `(x, y, sample_weight)`.
+        y: targets (N, ...), classes by number, if `x` holds inputs alone. Of a Hugging Face data set, the name of a
+            column.
         sample_weight: weights (N,).
-        batch_size: examples a step; a source has batches of its own.
+        batch_size: examples a step; None for 256, or, where code of your own may compare the examples of a batch, for
+            Keras' 32. A source has batches of its own.
 
     Returns:
         Loss and metrics by Keras' names, as Python floats.
 
     Raises:
         DataError: the examples do not fit each other or the model.
+        OptionError: `y` or `sample_weight` is given beside a stream or a source.
         ModelError: the model is not compiled, or its `test_step` cannot be.
     """
-    check_whole_number("batch_size", batch_size)
+    if batch_size is not None:
+        check_whole_number("batch_size", batch_size)
+    if is_hugging_face(x):
+        x, y, sample_weight = dataset_of(x, y, names_of(model, "inputs"), None, sample_weight).train, None, None
+    given, x = x, as_taken(model, x)
+    if x is not given and y is None:
+        raise DataError("Which column of the frame has the targets? Give it as `y`, such as frame['COLUMN'].")
+    if (is_source(x) or isinstance(x, Stream)) and (y is not None or sample_weight is not None):
+        kind = "stream" if isinstance(x, Stream) else type(x).__name__
+        raise targets_twice(kind)
     x = pass_of(x, "evaluation") if is_source(x) else x
     examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
     if not examples:
@@ -293,7 +302,7 @@ def _leave(model: "keras.Model", before: Iterable[Any], now: Iterable[Any]) -> N
             variable.assign(new)
 
 
-def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Arrays:
+def predict(model: "keras.Model", x: Arrays, *, batch_size: int | None = None) -> Arrays:
     """Asks a Keras model about inputs, in compiled programs: one for full batches, one for a smaller last one.
 
     So a model that computes across the batch gives what `model.predict` gives. A model that is made for batches of one
@@ -301,19 +310,23 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
 
     Args:
         model: a built Keras model, compiled or not.
-        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`, or a
-            source of batches (see `rudel.fit`).
-        batch_size: examples a step; a source has batches of its own.
+        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them, or a frame for a model of a table; or a
+            stream such as `rudel.Records`, a source of batches or a Hugging Face `Dataset` (see `rudel.fit`).
+        batch_size: examples a step; None for 256, or, where code of your own may compare the examples of a batch, for
+            Keras' 32. A source has batches of its own.
 
     Returns:
         The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
 
     Raises:
-        DataError: there are no inputs, those of a stream cannot be read, an index is in no table of the model, or
-            inputs of several shapes have outputs of several shapes.
-        ModelError: the model's `predict_step` cannot be compiled.
+        DataError: there are no inputs, those of a stream cannot be read, a whole number needs more than 32 bits, an
+            index is in no table of the model, or inputs of several shapes have outputs of several shapes.
+        ModelError: the model's `predict_step` cannot be compiled, or JAX compiles nothing.
     """
-    check_whole_number("batch_size", batch_size)
+    if batch_size is not None:
+        check_whole_number("batch_size", batch_size)
+    x = inputs_of(x, names_of(model, "inputs")) if is_hugging_face(x) else x
+    x = as_taken(model, x)
     x = pass_of(x, "prediction") if is_source(x) else x
     x = x.x if isinstance(x, Examples) else x
     if isinstance(x, Stream):
@@ -322,7 +335,7 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
         batch_size = batch_size_of(model, batch_size)
         x = as_examples((x,), "prediction").x
         count = len(jax.tree.leaves(x)[0])
-        check_indices(x, model, "prediction")
+        check_inputs(x, model, "prediction")
         inputs = (
             jax.tree.map(lambda array, rows=slice(start, start + batch_size): np.asarray(array)[rows], x)
             for start in range(0, count, batch_size)
@@ -343,7 +356,7 @@ def _concatenated(*batches: np.ndarray) -> np.ndarray:
     return np.concatenate(batches)
 
 
-def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
+def predictions(model: "keras.Model", stream: Stream, batch_size: int | None = None) -> Iterator[tuple[Examples, Any]]:
     """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
     batch_size = batch_size_of(model, batch_size)
 
@@ -351,7 +364,7 @@ def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterat
         start = 0
         for taken in _batches(stream, batch_size):
             examples, rows = as_examples(taken, "prediction"), np.arange(start, start + len(taken))
-            check_indices(examples.x, model, "prediction", rows)
+            check_inputs(examples.x, model, "prediction", rows)
             start += len(rows)
             yield examples
 
@@ -390,6 +403,7 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
 
         yield from predicted(model, inputs)
         return
+    model_state.check_jit()
     state = model_state.read(model)
     moved = state.non_trainable
     programs: dict[Any, Program] = {}

@@ -1,13 +1,14 @@
 """Programs that were compiled for a model, kept as long as it lives, so that its next training need not compile again.
 
 A program is good for as long as Keras would use its own: until `compile` is called, or until the model's variables,
-the shapes and dtypes of the examples, or the changes made to them are others. As with Keras, whoever changes an
-attribute of a layer calls `compile` to make it count.
+the shapes and dtypes of the examples, or the function that changes them is another. As with Keras, whoever changes an
+attribute of a layer, or of such a function, calls `compile` to make it count.
 """
 
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,6 +28,22 @@ _MOST = 64
 class _Kept:
     stamp: weakref.ref[Any]
     programs: dict[Any, Any] = field(default_factory=dict)
+
+
+class ById:
+    """An object that is equal to itself alone, whatever it says of that, so that what was made of it can be kept."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        # each access to a method creates another object
+        parts = (value.__self__, value.__func__) if isinstance(value, MethodType) else (value,)
+        self._ids = tuple(map(id, parts))
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and other._ids == self._ids
 
 
 _of_models: weakref.WeakKeyDictionary[Any, _Kept] = weakref.WeakKeyDictionary()

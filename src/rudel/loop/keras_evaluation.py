@@ -14,7 +14,7 @@ from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.blocks import Blocks
 from rudel.loop.data_checks import check_examples
-from rudel.loop.metric_values import as_floats
+from rudel.loop.metric_values import as_floats, results_or_logs
 from rudel.loop.model_state import ModelState, first_line
 from rudel.loop.read_ahead import Ahead
 
@@ -45,6 +45,8 @@ class OwnEvaluator:
     def run(self, state: ModelState) -> dict[str, float]:
         """The metrics of a state, by Keras' names; model and metric variables hold what belongs to them afterwards.
 
+        Of a model whose `test_step` logs something else, what it logged of the last batch.
+
         Raises:
             DataError: an example of a stream cannot be read, or is none that can be evaluated.
             ModelError: the model's `test_step` fails.
@@ -54,14 +56,15 @@ class OwnEvaluator:
         model.reset_metrics()
         model.make_test_function()
         assert model.test_function is not None
+        logs: Any = {}
         with contextlib.closing(self._batches()) as batches:
             for rows in batches:
                 try:
-                    model.test_function([(rows.x, rows.y, rows.sample_weight)])
+                    logs = model.test_function([(rows.x, rows.y, rows.sample_weight)])
                 except Exception as error:
                     message = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
                     raise ModelError(message) from error
-        return as_floats(model.get_metrics_result())
+        return results_or_logs(model, as_floats(logs))
 
     def _batches(self) -> Generator[Examples, None, None]:
         if isinstance(self._examples, BatchStream):

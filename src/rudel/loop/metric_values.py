@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import keras
     from numpy.typing import ArrayLike
 
 
@@ -28,6 +29,15 @@ def as_floats(logs: "Mapping[str, ArrayLike]") -> dict[str, float]:
         for index, entry in np.ndenumerate(array):
             flat["/".join([name, *map(str, index)])] = float(entry)
     return flat
+
+
+def results_or_logs(model: "keras.Model", logs: dict[str, float]) -> dict[str, float]:
+    """What a model's metrics say; of a model whose steps log something else, by their names, what the last one logged.
+
+    So does Keras.
+    """
+    results = as_floats(model.get_metrics_result())
+    return results if set(results) == set(logs) else logs
 
 
 def by_class_name(logs: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

@@ -2,7 +2,10 @@
 
 import inspect
 import re
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,6 +14,7 @@ import numpy as np
 from rudel.aliases import Tree
 from rudel.backend import backend_name
 from rudel.errors import ModelError
+from rudel.shipping.user_code import is_installed
 
 if TYPE_CHECKING:
     import keras
@@ -54,16 +58,16 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
 
     try:
         build_symbolically(model, as_on_device(batch))
-        model.optimizer.build(model.trainable_variables)
+        if not model.optimizer.built:  # one that scales the loss would be built again
+            model.optimizer.build(model.trainable_variables)
     except Exception as error:
         which = "" if batch[1] is not None else ", which have no targets"
-        raise ModelError(
-            f"The model `{model.name}` cannot take these examples{which}: {why_not_traced(error)}"
-        ) from error
+        cannot = "be compiled" if _wanted_value(error) else f"take these examples{which}"
+        raise ModelError(f"The model `{model.name}` cannot {cannot}: {why_not_traced(error)}") from error
 
 
 def check_compiled(model: "keras.Model") -> None:
-    """Refuses a model that is not compiled, or is compiled to run eagerly.
+    """Refuses a model that is not compiled, or is to run eagerly.
 
     Raises:
         ModelError: says which.
@@ -77,14 +81,28 @@ def check_compiled(model: "keras.Model") -> None:
             f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one "
             "program: leave run_eagerly out, or train with model.fit."
         )
+    check_jit()
     check_steps(model)
 
 
-def logs_its_metrics(model: "keras.Model") -> bool:
-    """Whether what `train_step` returns are the metrics after the step, as of Keras' own."""
+def check_jit() -> None:
+    """Refuses a JAX that does not compile, where Keras runs on it.
+
+    Raises:
+        ModelError: says how that is undone.
+    """
+    if jax.config.jax_disable_jit and backend_name() == "jax":  # type: ignore[attr-defined]
+        raise ModelError(
+            "JAX compiles nothing here, and Rudel compiles many steps into one program: unset JAX_DISABLE_JIT, "
+            "leave `jax.disable_jit()` out, or debug with Keras' model.fit."
+        )
+
+
+def logs_its_metrics(model: "keras.Model", *steps: str) -> bool:
+    """Whether what these steps, as `train_step`, return are the metrics after the step, as of Keras' own."""
     from keras import Model
 
-    return all(getattr(type(model), name) is getattr(Model, name) for name in ("train_step", "compute_metrics"))
+    return all(getattr(type(model), name) is getattr(Model, name) for name in (*steps, "compute_metrics"))
 
 
 def check_steps(model: "keras.Model") -> None:
@@ -172,14 +190,56 @@ def as_arrays(state: ModelState) -> dict[str, Any]:
 
 def why_not_traced(error: BaseException) -> str:
     """Why a program could not be made; where a model wants values while it is made, with what to do about that."""
+    wanted = _wanted_value(error)
+    message = first_line(wanted or error).rstrip()
+    if isinstance(wanted or error, KeyError):  # whose message is the key alone
+        message = f"KeyError: {message}"
+    if wanted is not None:
+        if (layer := _layer_without_jax(wanted)) is not None:
+            return (
+                f"its layer `{layer.name}` ({type(layer).__name__}) does not run on JAX. Leave it out of the model, "
+                "and call it on the data beforehand, as in `x = np.asarray(layer(x))`."
+            )
+        if place := _own_place(wanted):
+            message = f"{place} calls TensorFlow" if _in_tensorflow(wanted) else f"{message.rstrip('.')} in {place}"
+    message = message if message.endswith((".", "!", "?", ":")) else f"{message}."
+    return message if wanted is None else f"{message} {_NO_VALUES_YET}"
+
+
+def _wanted_value(error: BaseException) -> BaseException | None:
+    """The error by which JAX refuses to give a value while a program is made; None for an error of another kind."""
     chain: list[BaseException | None] = [error]
     while chain[-1] is not None and len(chain) < 20:
         chain.append(chain[-1].__cause__ or chain[-1].__context__)
     own = next((each for each in chain if isinstance(each, jax.errors.JAXTypeError)), None)  # Keras may raise another
-    wants_values = own is not None or "traced array" in str(error)
-    message = first_line(own or error).rstrip()
-    message = message if message.endswith((".", "!", "?", ":")) else f"{message}."
-    return f"{message} {_NO_VALUES_YET}" if wants_values else message
+    return own or (error if "traced array" in str(error) else None)
+
+
+def _own_place(error: BaseException) -> str:
+    """The innermost function of the user's own code in a traceback, with file and line; "" where there is none."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = Path(frame.f_code.co_filename)
+        if not is_installed(frame.f_globals.get("__name__", ""), file):
+            name = frame.f_code.co_qualname.rpartition("<locals>.")[2]
+            return f"`{name}` ({file.name}:{line})"
+    return ""
+
+
+def _layer_without_jax(error: BaseException) -> "keras.Layer | None":
+    """The layer of Keras in the traceback of an error that computes by TensorFlow or NumPy on every backend."""
+    from keras import layers
+
+    kinds = (layers.Hashing, layers.HashedCrossing, layers.IntegerLookup, layers.StringLookup, layers.TextVectorization)
+    called = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return next((layer for layer in called if isinstance(layer, kinds)), None)
+
+
+def _in_tensorflow(error: BaseException) -> bool:
+    return any(_package(frame) == "tensorflow" for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def first_line(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 from jax.sharding import NamedSharding
 
 from rudel.aliases import Tree
@@ -115,10 +114,6 @@ class MeshDevices:
             return
         model_state.write(model, jax.tree.map(on_one_device, state))
         self._written = jax.tree.map(lambda variable: variable.value, model_state.variables(model)), state
-
-    def put(self, values: list[np.ndarray]) -> list[Any]:
-        """See `Devices`."""
-        return [self._placement.put(value, self._placement.replicated) for value in values]
 
     def release(self, model: "keras.Model") -> None:
         """See `Devices`; until they are written, the variables of the model have no values."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
+from rudel.loop.batch_sizes import DEFAULT_BATCH_SIZE
 from rudel.loop.blocks import Blocks, is_small
 from rudel.loop.compiled_loop import Batch, Program
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, Evaluator, HeldPass, ReadPass, Step
+from rudel.loop.evaluation import Evaluator, HeldPass, ReadPass, Step
 from rudel.loop.model_state import ModelState
 from rudel.mesh.mesh_feed import Held
 from rudel.mesh.mesh_loop import compile_evaluation

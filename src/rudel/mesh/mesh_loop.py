@@ -17,8 +17,9 @@ from jax import lax
 from rudel.aliases import Tree
 from rudel.loop import compiled_loop as loop
 from rudel.loop.compiled_loop import Batch, Program, Progress
-from rudel.loop.convolution import sharded_over
+from rudel.loop.kept_programs import ById
 from rudel.loop.model_state import ModelState
+from rudel.loop.windows import sharded_over
 from rudel.mesh.moments import moments_by_shard
 from rudel.mesh.placement import Placement
 
@@ -74,10 +75,10 @@ def compile_training(
     given = (progress, jax.tree.map(lambda a: a.sharding, data), order.sharding, *[replicated] * 4)
     jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, replicated))
     program, logs = loop.compile_training(OnMesh(model, placement, size), state, data, order, augment, jit, size)
-    key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.key))
+    key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.value))
 
     def run(progress: Progress, data: Tree, order: Tree, key: jax.Array, *bounds: int | jax.Array | np.ndarray) -> Any:
-        return program.run(progress, data, order, key_of(_ById(key)), *bounds)
+        return program.run(progress, data, order, key_of(ById(key)), *bounds)
 
     return replace(program, run=run), logs
 
@@ -88,26 +89,13 @@ def compile_evaluation(
     """See `rudel.loop.compiled_loop.compile_evaluation`; `data` has batches along axis 0, metrics are in memory."""
     same, places = placement.replicated, placement.state
     given = (places.trainable, places.non_trainable, same, jax.tree.map(lambda a: a.sharding, data), same, same)
-    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(places.non_trainable, same))
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(places.non_trainable, same, same))
     program = loop.compile_evaluation(OnMesh(model, placement, rows), state, data, None, jit)
 
     def run(
         trainable: list[jax.Array], non_trainable: list[jax.Array], metrics: list[np.ndarray], *rest: Any
-    ) -> tuple[list[Any], list[np.ndarray]]:
-        changed, metrics = program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)
-        return changed, [np.asarray(m) for m in metrics]
+    ) -> tuple[list[Any], list[np.ndarray], Tree]:
+        changed, metrics, logs = program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)
+        return changed, [np.asarray(m) for m in metrics], logs
 
     return replace(program, run=run)
-
-
-class _ById:
-    """A random key that is equal to itself alone, so that what was made of it can be remembered."""
-
-    def __init__(self, key: jax.Array) -> None:
-        self.key = key
-
-    def __hash__(self) -> int:
-        return id(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.key is self.key

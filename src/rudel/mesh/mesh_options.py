@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from rudel.errors import OptionError
 from rudel.loop.schedule import check_whole_number
 from rudel.mesh import mesh_devices as devices
 from rudel.mesh.hosts.join import joined
 from rudel.mesh.layouts import Spec, read_layouts
+from rudel.session.plain_numbers import use_plain_numbers
 
 if TYPE_CHECKING:
     from rudel.cluster.running_cluster import RunningCluster
@@ -48,6 +51,7 @@ class Mesh:
     )
 
     def __post_init__(self) -> None:
+        use_plain_numbers(self)
         if self.devices is not None:
             check_whole_number("devices", self.devices)
         if self.axes is not None:
@@ -96,7 +100,7 @@ def read_axes(axes: Mapping[str, Any] | str) -> dict[str, int]:
         raise OptionError(
             f"A mesh is axes with sizes, as in `data=4,model=2` or {{'data': 4, 'model': 2}}, not {axes!r}."
         )
-    return dict(axes)
+    return {name: int(size) for name, size in axes.items()}
 
 
 def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | None) -> None:
@@ -110,4 +114,4 @@ def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | No
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1

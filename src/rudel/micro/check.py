@@ -102,11 +102,10 @@ def check(
             progress(tried + place, tried + len(given))
             tally.add(host, given[place : place + _LEAST], expected(given[place : place + _LEAST]))
         progress(tried + len(given), tried + len(given))
-    exact = all(port.dtype != "float32" for port in compiled.outputs)
     elements = (tally.wrong, tally.elements)
     corrected = with_valid_axes(model) != model
     name = NAMES[compiled.rounding]
-    return Check(name, tried, len(given), tally.different, elements, tally.largest, exact, corrected)
+    return Check(name, tried, len(given), tally.different, elements, tally.largest, compiled.exact, corrected)
 
 
 def _batch(tried: int, seconds: float) -> int:
@@ -126,14 +125,23 @@ class _Tally:
         for run, outputs in zip(inputs, expected, strict=True):
             unequal = 0
             for ours, theirs in zip(host(*run), outputs, strict=True):
-                apart = _apart(ours, theirs.reshape(ours.shape))
-                size = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=1.0))
-                allowed = 0.0 if ours.dtype != np.float32 else _TOLERANCE * size
-                unequal += int((apart > allowed).sum())
+                theirs = theirs.reshape(ours.shape)
+                unequal += int(beyond_rounding(ours, theirs).sum())
                 self.elements += ours.size
-                self.largest = max(self.largest, float(apart.max()))
+                self.largest = max(self.largest, float(_apart(ours, theirs).max()))
             self.wrong += unequal
             self.different += unequal > 0
+
+
+def beyond_rounding(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Returns which outputs are not those expected, bool: integers that differ, and float32 by more than rounding may.
+
+    Args:
+        ours: an output of the compiled model.
+        theirs: the expected one, of the same shape and dtype.
+    """
+    size = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=1.0))
+    return _apart(ours, theirs) > (_TOLERANCE * size if ours.dtype == np.float32 else 0.0)
 
 
 def _apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -199,8 +207,25 @@ def _examples(ports: Sequence[Port], arrays: Sequence[np.ndarray]) -> list[list[
             raise CompileError(
                 f"Examples of shape {list(array.shape[1:])} do not fit the input `{port.name}` {list(port.shape)}."
             )
-        if port.scale is not None and port.zero_point is not None and array.dtype.kind == "f":
-            info = np.iinfo(np.dtype(port.dtype))
-            array = np.clip(np.rint(array / port.scale) + port.zero_point, info.min, info.max)
-        columns.append(array.reshape(len(array), *port.shape).astype(port.dtype))
+        columns.append(_as_elements(array, port).reshape(len(array), *port.shape))
     return [list(run) for run in zip(*columns, strict=False)]
+
+
+def _as_elements(array: np.ndarray, port: Port) -> np.ndarray:
+    """Numbers in the dtype of an input: floats are quantised where the input is.
+
+    Raises:
+        CompileError: the dtype is of integers, and one of the numbers is NaN or out of its range.
+    """
+    if np.dtype(port.dtype).kind in "iu":
+        info = np.iinfo(port.dtype)
+        array = array.astype(np.float64) if array.dtype.kind == "f" else array  # float16 and float32 round the limits
+        if port.scale is not None and port.zero_point is not None and array.dtype.kind == "f":
+            array = np.clip(np.rint(array / port.scale) + port.zero_point, info.min, info.max)
+        fits = (array >= info.min) & (array <= info.max)
+        if not fits.all():
+            raise CompileError(
+                f"Examples for the input `{port.name}` contain {array[~fits][0]}, which does not fit {port.dtype}: "
+                f"give integers from {info.min} to {info.max}{', or floats, which are quantised' * port.quantised}."
+            )
+    return array.astype(port.dtype)

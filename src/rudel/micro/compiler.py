@@ -1,5 +1,6 @@
 """From a .tflite file to plain C: read, simplify, lower, plan, write."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class Compiled:
         steps: one for each call in NAME_invoke.
         memory: where tensors lie in the arena.
         remembers: whether the model keeps something from one input to the next, which NAME_reset makes it forget.
+        class_names: of the output's numbers, which the header names, too; empty where nobody said.
     """
 
     name: str
@@ -55,11 +57,17 @@ class Compiled:
     steps: tuple[Step, ...] = field(repr=False)
     memory: Memory = field(repr=False)
     remembers: bool
+    class_names: tuple[str, ...] = ()
 
     @property
     def headers(self) -> tuple[str, ...]:
         """Headers of C's library that NAME.c includes."""
         return headers_of(self.steps)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all outputs are integers, whose bits are the same everywhere; float32 is rounded by each library."""
+        return all(port.dtype != "float32" for port in self.outputs)
 
     @property
     def macs(self) -> int:
@@ -69,21 +77,28 @@ class Compiled:
     def write(self, folder: Path) -> list[Path]:
         """Writes NAME.h and NAME.c, each wholly or not at all; makes the folder if need be.
 
+        Files of these names are replaced if Rudel made them.
+
         Raises:
-            CompileError: the folder cannot be written.
+            CompileError: the folder cannot be written, or one of them is another's.
         """
-        paths = []
         folder = expanded(folder)
+        texts = {folder / f"{self.name}.{ending}": text for ending, text in (("h", self.header), ("c", self.source))}
         try:
+            for path in texts:
+                self._refuse_anothers(path)
             folder.mkdir(parents=True, exist_ok=True)
-            for ending, text in (("h", self.header), ("c", self.source)):
-                path = folder / f"{self.name}.{ending}"
+            for path, text in texts.items():
                 with written_atomically(path) as file:
                     file.write(text.encode())
-                paths.append(path)
         except OSError as error:
             raise CompileError(f"`{folder}` cannot be written: {error.strerror}.") from error
-        return paths
+        return list(texts)
+
+    def _refuse_anothers(self, path: Path) -> None:
+        mark = f"/* {_made(self.name)}".encode()
+        if path.is_file() and not path.read_bytes().startswith(mark):
+            raise CompileError(f"`{path}` exists and was not made by Rudel: give another folder, or another name.")
 
 
 def compile_model(
@@ -93,6 +108,8 @@ def compile_model(
     rounding: Rounding = "litert",
     target: str = "generic",
     ram: int | None = None,
+    stateless: bool = False,
+    class_names: Sequence[str] = (),
 ) -> Compiled:
     """Compiles a .tflite model to C.
 
@@ -103,6 +120,9 @@ def compile_model(
             of TensorFlow Lite Micro.
         target: a name in `rudel.micro.targets.TARGETS`.
         ram: the most bytes that the arena may have; layers at the start are then computed patch by patch if need be.
+        stateless: let each inference begin with the states of LSTM and SVDF cleared, as in Keras; otherwise they last
+            from one inference to the next, until NAME_reset.
+        class_names: for the header, in the order of the output's numbers; left out where there is not one for each.
 
     Raises:
         CompileError: the file cannot be read or compiled, or does not fit the target.
@@ -111,10 +131,17 @@ def compile_model(
         raise CompileError(f"There is no rounding `{rounding}`: choose one of {', '.join(ROUNDINGS)}.")
     context = Context(rounding, target_named(target))
     with np.errstate(all="ignore"):  # Scales of damaged files overflow; what comes of them is refused or clamped.
-        return _compiled(source, name, context, ram)
+        return _compiled(source, name, context, ram, stateless, tuple(class_names))
 
 
-def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int | None) -> Compiled:
+def _compiled(
+    source: Path | bytes,
+    name: str | None,
+    context: Context,
+    ram: int | None,
+    stateless: bool,
+    class_names: tuple[str, ...],
+) -> Compiled:
     if isinstance(source, bytes):
         graph, name = read_model(source), checked_name(name or "model")
     else:
@@ -127,29 +154,39 @@ def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int
     limit = min((value for value in (ram, context.target.ram) if value is not None), default=None)
     if limit is not None and memory.size > limit:
         graph, steps, memory = _within(limit, graph, memory, context)
-    about = f"{name}: made by Rudel; bits of {context.rounding}, for {context.target.name}."
-    text, weights_bytes = source_text(name, graph, steps, memory, about)
+    about = f"{_made(name)}; bits of {context.rounding}, for {context.target.name}."
+    remembers = any(tensor.variable for tensor in graph.tensors) and not stateless
+    text, weights_bytes = source_text(name, graph, steps, memory, about, remembers)
     flash = context.target.flash
     if flash is not None and weights_bytes > flash:
         raise CompileError(
             f"The model's parameters take {weights_bytes:,} bytes, and {context.target.name} has {flash:,} bytes of "
             f"flash: {weights_bytes - flash:,} too few."
         )
+    inputs, outputs = ports_of(name, graph, memory, "input"), ports_of(name, graph, memory, "output")
+    if [port.size for port in outputs] != [len(class_names)]:
+        class_names = ()
     return Compiled(
         name,
-        header_text(name, graph, memory, about),
+        header_text(name, graph, memory, about, remembers, class_names),
         text,
         graph,
         max(-(-memory.size // 4) * 4, 4),
         weights_bytes,
-        ports_of(name, graph, memory, "input"),
-        ports_of(name, graph, memory, "output"),
+        inputs,
+        outputs,
         context.rounding,
         context.target,
         steps,
         memory,
-        any(tensor.variable for tensor in graph.tensors),
+        remembers,
+        class_names,
     )
+
+
+def _made(name: str) -> str:
+    """The words that the files of a model begin with."""
+    return f"{name}: made by Rudel"
 
 
 def _lowered(graph: Graph, context: Context) -> tuple[tuple[Step, ...], Memory]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import itertools
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from rudel.errors import CompileError
 from rudel.micro.compiler import Compiled
 
 OPTIONS = ("-std=c99", "-O2", "-shared", "-fPIC")
+
+_NUMBERS = itertools.count()
+"""Libraries have one in their names, as the loader takes another file of the same path for the library it has."""
 
 
 def c_compiler() -> list[str]:
@@ -30,7 +34,7 @@ def c_compiler() -> list[str]:
 
 
 class HostModel:
-    """A model that was compiled to C, built as a shared library.
+    """A model that was compiled to C, built as a shared library, which stays loaded until the process ends.
 
     Args:
         model: what was compiled.
@@ -43,7 +47,7 @@ class HostModel:
     def __init__(self, model: Compiled, folder: Path) -> None:
         self._model = model
         source = next(path for path in model.write(folder) if path.suffix == ".c")
-        library = folder / f"{model.name}.so"
+        library = folder / f"{model.name}-{next(_NUMBERS)}.so"
         command = [*c_compiler(), *OPTIONS, str(source), "-lm", "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -23,10 +23,11 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
                 return _with_constant_inputs(step, graph)
     raise CompileError(
         f"Operator {operator.index}{_layer(operator, graph)} is {operator.kind}, version {operator.version}, which is "
-        f"not supported: {_ALTERNATIVES.get(operator.kind, _ANY_OTHER)}."
+        f"not supported: {instead_of(operator.kind)}."
     )
 
 
+_NEAREST = 'use Resizing(height, width, interpolation="nearest") in the place of upsampling'
 _OTHER_ACTIVATION = 'use another activation, such as "relu", "gelu" or "silu"'
 _ANY_OTHER = "use another layer, or export to litert-int8 and run it by an interpreter"
 _ALTERNATIVES = {
@@ -37,10 +38,16 @@ _ALTERNATIVES = {
     "SQUARE": "use BatchNormalization or LayerNormalization in the place of other normalisations",
     "GATHER": "look embeddings up before the model, and give it the vectors",
     "REDUCE_MAX": "use MaxPooling with a window of the whole input, or GlobalAveragePooling",
-    "RESIZE_BILINEAR": 'use UpSampling2D with interpolation="nearest"',
+    "RESIZE_BILINEAR": _NEAREST,
+    "TILE": _NEAREST,
     "WHILE": "give the recurrent layer an input of fixed length",
 }
 """Substitutes for operators that are not supported."""
+
+
+def instead_of(kind: str) -> str:
+    """Says what to use in the place of an operator that is not supported."""
+    return _ALTERNATIVES.get(kind, _ANY_OTHER)
 
 
 def _layer(operator: Operator, graph: Graph) -> str:

@@ -23,11 +23,13 @@ _REFUSED = frozenset(
 
 _HEADERS = frozenset(
     """
-    assert complex ctype errno fenv float inttypes iso646 limits locale math memory setjmp signal stdalign stdarg
-    stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar unistd wchar
-    wctype
+    alloca assert complex ctype endian errno features fenv float ieeefp inttypes iso646 limits locale math memory
+    newlib picolibc pthread sched setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib
+    stdnoreturn string strings tgmath threads time uchar unistd wchar wctype
+    arduino eeprom pdm spi wire
     """.split()  # noqa: SIM905
 )
+"""Headers of the C library, and of Arduino's core and its libraries, in lower case."""
 
 
 def filled(template: str, name: str, values: Mapping[str, str] | None = None) -> str:
@@ -69,8 +71,8 @@ def checked_name(name: str) -> str:
         raise CompileError(f"`{name[:60]}` cannot be a name in C: use letters, digits and underscores, a letter first.")
     if name.lower() in _HEADERS:
         raise CompileError(
-            f"`{name}` cannot be the name of a model in C, as its header {name}.h would hide that of the C library: "
-            "choose another name."
+            f"`{name}` cannot be the name of a model in C, as its header {name}.h would hide that of the C library or "
+            "of Arduino: choose another name."
         )
     return name
 

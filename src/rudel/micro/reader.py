@@ -6,6 +6,7 @@ in an order in which they can run, and each tensor is computed once.
 """
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ def read_file(path: Path) -> tuple[Graph, bytes]:
     try:
         return read_model(data), data
     except CompileError as error:
+        if path.suffix == ".keras":
+            shown = shlex.quote(str(path))
+            raise CompileError(
+                f"`{path}` is a model of Keras: make a .tflite model of it by `rudel export {shown} --to litert-int8`."
+            ) from error
         raise CompileError(f"`{path}`: {error}") from error
 
 

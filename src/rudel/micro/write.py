@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rudel.c_literals import float_literal
+from rudel.c_literals import c_string, float_literal
 from rudel.micro.emit import C_TYPES, Constant, Kernel, Step
 from rudel.micro.graph import Graph, Tensor
 from rudel.micro.memory import Memory
@@ -20,8 +20,19 @@ _ALIGNED = """\
 """
 
 
-def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
-    """Returns the text of NAME.h: sizes, quantisation, the arena and the function."""
+def header_text(
+    name: str, graph: Graph, memory: Memory, about: str, remembers: bool, class_names: Sequence[str] = ()
+) -> str:
+    """Returns the text of NAME.h: sizes, quantisation, the arena, the functions, and NAME_reset if it `remembers`.
+
+    Args:
+        name: what names in C begin with.
+        graph: what was compiled.
+        memory: where its tensors lie.
+        about: the first line.
+        remembers: whether there is a NAME_reset.
+        class_names: one for each number of the one output; empty for none.
+    """
     upper = name.upper()
     inputs, outputs = ports_of(name, graph, memory, "input"), ports_of(name, graph, memory, "output")
     lines = [
@@ -36,6 +47,13 @@ def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
     ]
     for port, index in zip((*inputs, *outputs), (*graph.inputs, *graph.outputs), strict=True):
         lines += _port_macros(name, port, memory.offsets.get(index))
+    if class_names:
+        listed = ", ".join(map(c_string, class_names))
+        lines += [
+            "/* Names of the classes, in the order of the output's numbers, to initialise an array with. */",
+            f"#define {outputs[0].macro}_CLASSES {{{listed}}}",
+            "",
+        ]
     lines += [
         "#ifdef __cplusplus",
         'extern "C" {',
@@ -55,7 +73,7 @@ def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
         f"void {name}_invoke({_parameters(inputs, outputs)});",
         "",
     ]
-    if any(tensor.variable for tensor in graph.tensors):
+    if remembers:
         lines += ["/* Forgets what the model remembers of earlier inputs. */", f"void {name}_reset(void);", ""]
     lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
     return "\n".join(lines)
@@ -92,8 +110,13 @@ def headers_of(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(sorted({"string.h", *needed}, reverse=True))
 
 
-def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, about: str) -> tuple[str, int]:
-    """Returns the text of NAME.c, and how many bytes its arrays of parameters take."""
+def source_text(
+    name: str, graph: Graph, steps: Sequence[Step], memory: Memory, about: str, remembers: bool
+) -> tuple[str, int]:
+    """Returns the text of NAME.c, and how many bytes its arrays of parameters take.
+
+    Unless it `remembers`, each invocation sets the states that there are itself, and there is no NAME_reset.
+    """
     upper = name.upper()
     inputs, outputs = ports_of(name, graph, memory, "input"), ports_of(name, graph, memory, "output")
     arrays, array_names, weights_bytes = _arrays(name, steps)
@@ -130,14 +153,14 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
         f"void {name}_invoke({_parameters(inputs, outputs)})",
         "{",
         "    int8_t *const arena = " + f"{name}_arena.bytes;",
-        *_first_reset(name, graph, memory),
+        *(_first_reset(name, graph, memory) if remembers else _reset_states(name, graph, memory)),
         *(line if line.startswith("#") else f"    {line}" for line in body),
-        "    (void)arena;",
+        *(f"    (void){unread};" for unread in (*(port.variable for port in inputs), "arena")),
         "}",
         "",
     ]
-    if any(tensor.variable for tensor in graph.tensors):
-        text += _reset(name, graph, memory)
+    if remembers:
+        text += [f"void {name}_reset(void)", "{", *_reset_states(name, graph, memory), "}", ""]
     return "\n".join(text), weights_bytes
 
 
@@ -163,13 +186,12 @@ def _reset_value(tensor: Tensor) -> int:
     return tensor.zero_point if tensor.quantised and tensor.dtype == "int8" else 0
 
 
-def _reset(name: str, graph: Graph, memory: Memory) -> list[str]:
-    lines = [f"void {name}_reset(void)", "{"]
-    for tensor in graph.tensors:
-        if tensor.variable and tensor.index in memory.offsets:
-            place = f"{name}_arena.bytes + {memory.offsets[tensor.index]}"
-            lines.append(f"    memset({place}, {_reset_value(tensor)}, {tensor.bytes}u);")
-    return [*lines, "}", ""]
+def _reset_states(name: str, graph: Graph, memory: Memory) -> list[str]:
+    return [
+        f"    memset({name}_arena.bytes + {memory.offsets[tensor.index]}, {_reset_value(tensor)}, {tensor.bytes}u);"
+        for tensor in graph.tensors
+        if tensor.variable and tensor.index in memory.offsets
+    ]
 
 
 def _pointers(

@@ -322,7 +322,7 @@ def rehearsal_of(job: Job, where: "RunningCluster | Nowhere") -> Rehearsal:
         job: what is to be trained.
         where: a running cluster, or `Nowhere`.
     """
-    return Rehearsal(spec_of(job, built(job), max(1, where.count)), where)
+    return Rehearsal(spec_of(job, built(job)[1], max(1, where.count)), where)
 
 
 _LONG = ("prepare", "rehearse")

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rudel.errors import ServeError
 from rudel.features import LogMel
 from rudel.features.layer import Features
 from rudel.features.sensor_columns import Columns, columns_of
+from rudel.loop.classification import as_probabilities, ends_in_softmax
 from rudel.micro.packages.recogniser import PASSED_OVER, REST, SMOOTHING, STARTS_AT, THRESHOLD
 from rudel.micro.packages.sensing import MOVING, other_channels
 from rudel.runs import run_directory
@@ -111,6 +114,11 @@ def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> 
     names = tuple(config.get("class_names") or ())
     if not names or model.output_shape != (None, len(names)):
         raise ServeError(f"The run {directory.path} is not a classifier: give one of `keywords` or `motion`.")
+    if not _gives_probabilities(model, len(names)):
+        raise ServeError(
+            f"The run {directory.path} does not give probabilities, which the page of a sensor needs: let its model "
+            "end in a softmax, and train it again."
+        )
     if isinstance(features, Columns) and len(features.mean) != 6:
         raise ServeError(
             f"The run {directory.path} takes {len(features.mean)} columns, and a phone's motion sensor gives 6: "
@@ -119,3 +127,10 @@ def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> 
     length = tuple(layer.compute_output_shape(inputs[0].shape))[1]
     channels = tuple(config.get("channels") or ())
     return Listener(directory.path, features, length, names, config.get("attribution") or "", channels)
+
+
+def _gives_probabilities(model: "keras.Model", classes: int) -> bool:
+    """Whether the outputs are probabilities as they are, by the last layer or by the loss."""
+    probe = np.eye(classes, dtype=np.float32)
+    found = as_probabilities(model, probe)
+    return ends_in_softmax(model) or (found is not None and np.array_equal(found, probe))

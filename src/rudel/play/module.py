@@ -1,5 +1,6 @@
 """The model as WebAssembly, made beside the server while that guesses already, and kept for the next time."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -43,6 +45,7 @@ class PageModule:
     """
 
     def __init__(self, model: Path, command: Callable[[Path], Sequence[str]]) -> None:
+        self._lock = threading.RLock()
         digest = hashlib.sha256(rudel.__version__.encode() + model.read_bytes()).hexdigest()[:32]
         self._kept = cache_folder() / "play" / digest
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,12 +74,12 @@ class PageModule:
         )  # fmt: skip
 
     def __call__(self) -> Path | None:
-        """The folder of the module, once it is there."""
-        if self._process is not None and self._workshop is not None and self._process.poll() == 0:
-            made = self._workshop / "page/model"
-            if made.is_dir() and not self._kept.is_dir():
-                made.replace(self._kept)
-            self.close()
+        """The folder of the module, once it is there; requests call this from threads of their own."""
+        with self._lock:
+            if self._process is not None and self._workshop is not None and self._process.poll() == 0:
+                with contextlib.suppress(OSError):  # by then, another process may have put its own there
+                    (self._workshop / "page/model").replace(self._kept)
+                self.close()
         return self._kept if self._kept.is_dir() else None
 
     def wait(self) -> Path:
@@ -95,15 +98,16 @@ class PageModule:
 
     def close(self) -> None:
         """Ends the process, if it is still at work, and removes what it has half made."""
-        if self._process is not None:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGTERM)
-                try:
-                    self._process.wait(5)
-                except subprocess.TimeoutExpired:
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                    self._process.wait()
-            self._process = None
-        if self._workshop is not None:
-            shutil.rmtree(self._workshop, ignore_errors=True)
-            self._workshop = None
+        with self._lock:
+            if self._process is not None:
+                if self._process.poll() is None:
+                    os.killpg(self._process.pid, signal.SIGTERM)
+                    try:
+                        self._process.wait(5)
+                    except subprocess.TimeoutExpired:
+                        os.killpg(self._process.pid, signal.SIGKILL)
+                        self._process.wait()
+                self._process = None
+            if self._workshop is not None:
+                shutil.rmtree(self._workshop, ignore_errors=True)
+                self._workshop = None

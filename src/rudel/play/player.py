@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.data.pictures import other_numbers
 from rudel.errors import ServeError
 from rudel.loop import model_state
 from rudel.loop.classification import as_probabilities
 from rudel.loop.compiled_loop import Program, compile_prediction
 from rudel.play.drawing import Drawing, ReadImage, drawing_for
 from rudel.runs import run_directory
-from rudel.runs.loading import recipe_of
+from rudel.runs.loading import MissingReadImage, read_image_of
 
 if TYPE_CHECKING:
     import keras
@@ -97,9 +98,8 @@ def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Pl
     Raises:
         ServeError: it does not guess drawings.
     """
-    recipe, config = recipe_of(directory), directory.read_config()
+    read_image, config = read_image_of(directory), directory.read_config()
     shape = getattr(model, "input_shape", None)
-    read_image = recipe.read_image if recipe else None
     single = tuple(shape[1:]) if isinstance(shape, tuple) else None
     drawing = drawing_for(str(directory.path), single, read_image)
     outputs = getattr(model, "output_shape", None)
@@ -107,6 +107,13 @@ def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Pl
     probe = np.eye(count or 1, dtype=np.float32)
     if count is None or count < 2 or (probabilities := as_probabilities(model, probe)) is None:
         raise ServeError(f"The run {directory.path} is not a classifier: give one, such as `digits`.")
+    if isinstance(read_image, MissingReadImage):
+        raise ServeError(read_image.reason)
+    if read_image is None and (others := other_numbers(config.get("input_range"))):
+        raise ServeError(
+            f"The run {directory.path} learned from {others}, and drawings have pixels of 0 to 255: train it on such, "
+            "with `keras.layers.Rescaling(1 / 255)` as the first layer."
+        )
     names = config.get("class_names") or []
     classes = tuple(names) if len(names) == count else tuple(str(i) for i in range(count))
     attribution = config.get("attribution") or ""

@@ -9,7 +9,7 @@ from rudel.errors import option
 from rudel.files import expanded
 
 _BY_SUFFIX = {
-    **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif"), "images"),
+    **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff"), "images"),
     **dict.fromkeys((".wav", ".flac"), "keywords"),
     ".csv": "motion",
 }

@@ -60,7 +60,7 @@ def data(
     found = find_recordings(source, rate, seconds, progress)
     train, held_out = found.split(found.held_out(validation, split, speakers))
     if words:
-        train, held_out = chosen(train, words, seed), held_out and chosen(held_out, words, seed)
+        train, held_out = chosen(train, words, seed), held_out and chosen(held_out, words, _apart(seed))
     return rudel.Dataset(
         train.examples(),
         held_out and held_out.examples(),
@@ -89,11 +89,13 @@ def evaluation(
         progress: called with (recordings read, recordings in all).
         rate: samples per second.
         seconds: length of the model's input.
-        words: those to tell apart.
+        words: those to tell apart; some may be absent, but not all.
         seed: seed of the generated silence.
     """
     found = find_recordings(source, rate, seconds, progress, split, least=1)
-    return (chosen(found, words, seed) if words else found).to_evaluate(class_names)
+    if words:
+        found = chosen(found, [word for word in words if word in found.classes] or words, _apart(seed))
+    return found.to_evaluate(class_names)
 
 
 def model(
@@ -145,6 +147,11 @@ def model(
         keras.optimizers.AdamW(schedule, weight_decay=1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"]
     )
     return made
+
+
+def _apart(seed: int) -> tuple[int, int]:
+    """The seed of silence to evaluate on, which is not that of the training."""
+    return seed, 1
 
 
 def _background(source: str, noise: str | None, rate: int) -> Any:

@@ -1,5 +1,6 @@
 """Options of recipes: the arguments of their functions, with a type to read texts by and a line of help."""
 
+import csv
 import inspect
 import re
 import types
@@ -20,7 +21,7 @@ class Option:
     Args:
         name: the argument.
         default: its default.
-        kind: bool, int, float, str, or tuple (of texts, separated by commas).
+        kind: bool, int, float, str, or tuple (of texts, separated by commas as in a CSV file).
         choices: the values it may have; empty for any.
         optional: whether it may be None (the text "none").
         help: from the docstring's Args.
@@ -49,7 +50,7 @@ class Option:
         if self.optional and text.lower() == "none":
             return None
         if self.kind is tuple:
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+            return self._texts(text)
         if self.kind is bool:
             if text.lower() not in (*_TRUE, *_FALSE):
                 raise OptionError(f"`{self.name}` is true or false, not {text!r}.")
@@ -59,6 +60,16 @@ class Option:
         except ValueError as error:
             what = {int: "a whole number", float: "a number"}.get(self.kind, f"a {self.kind.__name__}")
             raise OptionError(f"`{self.name}` must be {what}, not {text!r}.") from error
+
+    def _texts(self, text: str) -> tuple[str, ...]:
+        try:  # without quotation marks, a line break is a character as others are
+            (parts,) = csv.reader([text], skipinitialspace=True, strict=True) if '"' in text else [text.split(",")]
+        except (ValueError, csv.Error) as error:
+            raise OptionError(
+                f"`{self.name}` takes texts separated by commas, and quotation marks around one with a comma or a line "
+                f"break, not {text!r}."
+            ) from error
+        return tuple(part.strip() for part in parts if part.strip())
 
 
 def options_of(module: types.ModuleType, given: Mapping[str, Sequence[str]]) -> dict[str, Option]:

@@ -15,7 +15,7 @@ import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.table import read_table
 from rudel.errors import DataError, OptionError, option, recipe_option
-from rudel.features.table_columns import Column, encoded
+from rudel.features.table_columns import Column, encoded, notes_on_unknown, unknown_in
 from rudel.recipes.table_roles import Target, find_columns, find_target
 
 training = {"epochs": 20, "least_steps": 60, "batch_size": 128}
@@ -54,6 +54,10 @@ def data(
         validation: share of rows to hold out.
         seed: seed of the split.
     """
+    if source is None and trained:
+        raise DataError(
+            f"The run learned from a frame, which it does not keep: give a CSV or Parquet file with {option('data')}."
+        )
     if source is None:
         raise DataError(
             f"The recipe `table` learns from a table: give a CSV or Parquet file with {option('data')}, and with "
@@ -107,10 +111,13 @@ def evaluation(source: Any, split: str | None, class_names: Sequence[str], model
     found = find_target(table, target, "auto", class_names)
     fits = found.usable
     table, left_out = table.take(fits), table.take(found.known & ~fits)
-    x = encoded(columns_of(model), table.columns, table.name)
+    columns = columns_of(model)
+    x = encoded(columns, table.columns, table.name)
     unknown = Counter(map(str, left_out.columns[target]))
     examples = rudel.Examples(x, found.values[fits])
-    return ToEvaluate(examples, dict(sorted(unknown.items())), _left_out(target, found))
+    counts = {name: int(where.sum()) for name, where in unknown_in(columns, x).items()}
+    notes = [*_left_out(target, found), *notes_on_unknown(counts, len(table))]
+    return ToEvaluate(examples, dict(sorted(unknown.items())), notes)
 
 
 def model(
@@ -147,15 +154,18 @@ def model(
         x = keras.layers.Dropout(dropout, name=name(f"dropout_{number}"))(x)
     if dataset.class_names:
         outputs = keras.layers.Dense(len(dataset.class_names), "softmax", dtype="float32", name=name("classes"))(x)
-        loss, metrics = "sparse_categorical_crossentropy", ["accuracy"]
+        loss, metrics, weight = "sparse_categorical_crossentropy", ["accuracy"], None
     else:
         y = dataset.train.y.astype(np.float64)
+        spread = float(y.std()) if y.min() < y.max() else 1.0
         outputs = keras.layers.Dense(1, dtype="float32", name=name("scaled"))(x)
-        outputs = keras.layers.Rescaling(y.std() or 1.0, y.mean(), dtype="float32", name=name("number"))(outputs)
+        outputs = keras.layers.Rescaling(spread, y.mean(), dtype="float32", name=name("number"))(outputs)
         loss, metrics = "mse", ["mae", keras.metrics.R2Score(name="r2")]
+        weight = 1 / spread**2  # the same gradients in every unit
     made = keras.Model(inputs, outputs, name="table")
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))
-    made.compile(keras.optimizers.AdamW(schedule, weight_decay=1e-2), loss, metrics=metrics)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=1e-2)
+    made.compile(optimizer, loss, loss_weights=weight, metrics=metrics)
     return made
 
 

@@ -1,8 +1,9 @@
 """Roles of a table's columns: numbers, categories, the target, or left out."""
 
 import difflib
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,12 +11,26 @@ import numpy as np
 
 from rudel.data.table import Table
 from rudel.errors import DataError, OptionError, recipe_option
-from rudel.features.table_columns import Column, numbers_of, places_in, texts_of, without_decimals
+from rudel.features.table_columns import (
+    Column,
+    is_missing,
+    limited,
+    numbers_of,
+    places_in,
+    texts_of,
+    without_decimals,
+)
 
 _LEAST_OF_CATEGORY = 2
+_LEAST_SPREAD, _MOST_SPREAD = 1e-18, 1e17
+"""Standard deviations of a target within which its squared errors are float32's, with room for large batches."""
 _MOST_CLASSES_OF_NUMBERS = 10
 _MOSTLY = 0.9
 _MOST_QUANTILES, _ROWS_OF_QUANTILE = 16, 100
+_GROUPED = re.compile(r"[+-]?(\d{1,3}([.,'\u2019 \u00a0\u202f])\d{3}(\2\d{3})*((?!\2)[.,]\d+)?|\d+,\d+)")
+"""Numbers with thousands separators, or with a decimal comma."""
+_MAYBE_GROUPED = re.compile(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})")
+_DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{2,4})([ ,T].*)?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +70,8 @@ def find_target(
         class_names: of a model that is there already, empty where it predicts numbers; None to find them.
 
     Raises:
-        DataError: there is no such column, it has a single class, or something else than numbers for a regression.
+        DataError: there is no such column, it has a single class, texts of which most occur once, numbers in another
+            notation, or for a regression something else than numbers whose squares are of float32's range.
     """
     if name not in table.columns:
         raise DataError(f"{table.name} has no column `{name}` to predict{nearest(name, list(table.columns))}")
@@ -66,6 +82,15 @@ def find_target(
         raise DataError(f"The column `{name}` of {table.name}, which is to be predicted, is empty in every row.")
     missing = tuple(sorted({str(value if value is not None else "").strip() for value in values[~known]}))
     if class_names is None:
+        if wrong is not None and task != "classification":
+            advice = f"or say that its texts are classes by {recipe_option('task', 'classification')}"
+            _refuse_grouped(name, values, numbers, table.name, advice)
+            texts = Counter(texts_of(values[known]))
+            if task == "auto" and _are_mostly_single(texts, _frequent(texts)):
+                raise DataError(
+                    f"The column `{name}` of {table.name} has {len(texts):,} different texts in {texts.total():,} "
+                    f"rows, and most of them only once: name another column to predict, {advice}."
+                )
         if task == "auto":
             kinds = np.unique(numbers[known]) if wrong is None else ()
             few = len(kinds) <= _MOST_CLASSES_OF_NUMBERS and all(float(kind).is_integer() for kind in kinds)
@@ -84,6 +109,19 @@ def find_target(
         raise DataError(
             f"The column `{name}` of {table.name} holds {str(values[wrong])!r} in row {wrong + 1:,}: a regression "
             "predicts numbers."
+        )
+    beyond = np.abs(numbers) > np.finfo(np.float32).max
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise DataError(
+            f"The column `{name}` of {table.name} holds {str(values[row])!r} in row {row + 1:,}, and a regression "
+            "predicts numbers of float32: correct it, or leave it empty."
+        )
+    spread = float(numbers[known].std())
+    if np.ptp(numbers[known]) and not _LEAST_SPREAD <= spread <= _MOST_SPREAD:
+        raise DataError(
+            f"The column `{name}` of {table.name} has a standard deviation of {spread:.1e}, and a regression computes "
+            f"squares in float32: give it in another unit, for one from {_LEAST_SPREAD:g} to {_MOST_SPREAD:g}."
         )
     return Target((), numbers.astype(np.float32)[:, None], known, missing)
 
@@ -105,10 +143,10 @@ def find_columns(
         ignore: columns to leave out.
 
     Returns:
-        The columns, and a sentence about those that are of no use.
+        The columns, and a sentence about each that is of no use or may not be what it seems.
 
     Raises:
-        DataError: a column of numbers has a text in it, or no column is left.
+        DataError: a column of numbers has a text in it or is in another notation, or no column is left.
         OptionError: `categories` or `ignore` name a column that is not there.
     """
     for option, names in (("categories", categories), ("ignore", ignore)):
@@ -126,6 +164,7 @@ def find_columns(
         made = _column(name, values, table.name, name in categories)
         if isinstance(made, Column):
             found.append(made)
+            notes += _doubts(made, table)
         else:
             notes.append(f"The column `{name}` is left out: {made}.")
     if not found:
@@ -137,17 +176,19 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
     """The column, or why it is of no use."""
     numbers, wrong = numbers_of(values)
     if wrong is not None and not is_category:
+        advice = f"or say what it is by {recipe_option('categories', (name,))} or {recipe_option('ignore', (name,))}"
+        _refuse_grouped(name, values, numbers, table, advice)
         read = int((~np.isnan(numbers)).sum())
         texts = sum(text != "" for text in texts_of(values)) - read
         if texts < (1 - _MOSTLY) * (texts + read):
             raise DataError(
-                f"The column `{name}` of {table} holds numbers, and {str(values[wrong])!r} beside them: correct it, or "
-                f"say what it is by {recipe_option('categories', name)} or {recipe_option('ignore', name)}."
+                f"The column `{name}` of {table} holds numbers, and {str(values[wrong])!r} beside them: correct it, "
+                f"{advice}."
             )
     if wrong is not None or is_category:
         return _categories(name, values)
-    known = numbers[~np.isnan(numbers)]
-    if not len(known) or known.min() == known.max():
+    known = limited(numbers[~np.isnan(numbers)])
+    if not len(known) or (known.min() == known.max() and len(known) == len(numbers)):
         return "it is the same in all rows"
     quantiles = min(_MOST_QUANTILES, len(known) // _ROWS_OF_QUANTILE)
     edges = np.unique(np.quantile(known, np.linspace(0, 1, quantiles + 1)).astype(np.float32))
@@ -162,12 +203,70 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
 
 def _categories(name: str, values: np.ndarray) -> Column | str:
     counts = Counter(texts_of(values))
-    kept = tuple(sorted(text for text, count in counts.items() if count >= _LEAST_OF_CATEGORY))
+    kept = _frequent(counts)
     if len(counts) == 1:
         return "it is the same in all rows"
-    if sum(counts[text] for text in kept) < len(values) / 2:
+    if _are_mostly_single(counts, kept):
         return "most of its values are there only once, as in names and texts"
     return Column(name, categories=kept, gaps="" in kept)
+
+
+def _frequent(counts: Counter[str]) -> tuple[str, ...]:
+    """The texts that occur more than once, sorted."""
+    return tuple(sorted(text for text, count in counts.items() if count >= _LEAST_OF_CATEGORY))
+
+
+def _are_mostly_single(counts: Counter[str], frequent: Collection[str]) -> bool:
+    """Whether most values are texts that occur once."""
+    return sum(counts[text] for text in frequent) < counts.total() / 2
+
+
+def _refuse_grouped(name: str, values: np.ndarray, numbers: np.ndarray, table: str, advice: str) -> None:
+    """Refuses a column of numbers that are not all written as `float` reads them.
+
+    Args:
+        name: of the column.
+        values: (N,) of it.
+        numbers: float64 (N,) of it, NaN for what is not read.
+        table: what messages call the table.
+        advice: the end of the message.
+
+    Raises:
+        DataError: nearly all that is not read has thousands separators or a decimal comma.
+    """
+    texts = np.array(texts_of(values), object)
+    unread = [text for text in texts[np.isnan(numbers)] if text]
+    grouped = [text for text in unread if _GROUPED.fullmatch(text)]
+    if grouped and len(unread) - len(grouped) <= (1 - _MOSTLY) * (texts != "").sum():
+        raise DataError(
+            f"The column `{name}` of {table} holds numbers such as {grouped[0]!r}: write them without thousands "
+            f"separators and with a decimal point, {advice}."
+        )
+
+
+def _doubts(column: Column, table: Table) -> list[str]:
+    """Notes on a column that may not be what it seems: dates, and points that may separate thousands."""
+    if column.categories:
+        named = [text for text in column.categories if text]
+        if not named or sum(_DATE.fullmatch(text) is not None for text in named) < _MOSTLY * len(named):
+            return []
+        return [
+            f"The column `{column.name}` looks like dates, and is taken as {len(named):,} categories: other dates will "
+            "be unknown to the model."
+        ]
+    if column.name in table.decimal_commas:
+        return []
+    values = table.columns[column.name]
+    texts = {value for value in values.tolist() if not is_missing(value)} if values.dtype == object else set()
+    if not all(isinstance(text, str) and _MAYBE_GROUPED.fullmatch(text.strip()) for text in texts):
+        return []
+    pointed = min((text.strip() for text in texts if "." in text), default="")
+    if not pointed or all("." in text for text in texts):
+        return []
+    return [
+        f"The column `{column.name}` holds {pointed!r}, which is read as {float(pointed):g}: if its point separates "
+        "thousands, leave it out."
+    ]
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -32,7 +32,7 @@ import numpy as np
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS, NoLineError, error_of
 from rudel.cluster.guest import Gone
-from rudel.errors import ClusterError, NonFiniteError, RudelError, option
+from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.dealing import worth_of
@@ -286,7 +286,7 @@ class Coordinator(ABC):
         if now - alone_since > self._task.patience:
             raise ClusterError(
                 f"All hosts were lost, and none came back within {self._task.patience:g} s "
-                f"({troubles}): check them, then continue with {option('resume', True)}."
+                f"({troubles}): check them{self._task.to_continue}."
             )
         if all(m.refused for m in self._members.values()):
             raise ClusterError(f"No host can continue: {troubles}.")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rudel.errors import CheckpointError, option
+from rudel.runs.run_directory import gone
 
 _HEAD = struct.Struct("<II")
 
@@ -88,6 +89,8 @@ class Journal:
         try:
             yield
         except OSError as error:
+            if problem := gone(self._path.parents[1], error):
+                raise CheckpointError(problem) from error
             raise CheckpointError(
                 f"The journal {self._path} could not be written ({error.strerror or error}): make room or give another "
                 f"{option('run')}; {option('resume', True)} continues from the last round that was kept."

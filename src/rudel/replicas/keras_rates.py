@@ -21,16 +21,19 @@ def is_momentum_sgd(optimizer: "keras.Optimizer") -> bool:
     return isinstance(inner, keras_here().optimizers.SGD) and inner.momentum > 0
 
 
-def rate_table(schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int) -> Float32[np.ndarray, "steps"]:
+def rate_table(
+    schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int, before: int = 0
+) -> Float32[np.ndarray, "steps"]:
     """The learning rate of every step, float32 (steps,).
 
     Args:
         schedule: a Keras `LearningRateSchedule`.
         steps: how many.
+        before: steps that were taken before the first of these.
     """
     from keras import ops
 
-    numbers = np.arange(steps, dtype=np.int32)
+    numbers = np.arange(before, before + steps, dtype=np.int32)
 
     def rate(step: Tree) -> Any:
         return ops.cast(schedule(step), "float32")

@@ -72,14 +72,13 @@ def pack_steps(
     shapes = [[np.shape(value) for value in part] for part in before]
     code = pack(model, {"places": places, "shapes": shapes, "augment": augment, "replicas": replicas})
     try:
-        paths, _ = jax.tree_util.tree_flatten_with_path(_step(model, first))
+        values, log_form = jax.tree.flatten(_step(model, first))
     except Exception as error:
         raise ModelError(f"`train_step` of the model `{model.name}` fails: {first_line(error)}") from error
     finally:
         model_state.write(model, before)
-    names = tuple(jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
-    logs = tuple((np.shape(value), str(value.dtype)) for value in map(_on_host, (value for _, value in paths)))
-    return RoundProgram(code, logs, names, backend_name())
+    logs = tuple((np.shape(value), str(value.dtype)) for value in map(_on_host, values))
+    return RoundProgram(code, logs, log_form, backend_name())
 
 
 def _check_metrics(model: "keras.Model") -> None:

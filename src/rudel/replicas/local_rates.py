@@ -1,6 +1,6 @@
 """The learning rates of local steps."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,24 +21,31 @@ class Rates:
     Attributes:
         scheduled: whether they follow a schedule; otherwise callbacks may change the rate.
         plain: the rate where there is no schedule, as it was last read or set; 0.0 where there is one.
+        steps_before: steps that the optimizer had taken before the training; a schedule begins there.
     """
 
     def __init__(self, optimizer: "keras.optimizers.Optimizer", steps: int) -> None:
-        from rudel.internals.keras import schedule_of
+        from rudel.internals.keras import iterations_of, schedule_of
 
-        schedule = schedule_of(optimizer)
-        self._optimizer = optimizer
-        self._table = None if schedule is None else rate_table(schedule, steps)
-        self.scheduled, self.plain = self._table is not None, 0.0
+        self._optimizer, self._steps, self._schedule = optimizer, steps, schedule_of(optimizer)
+        self.scheduled, self.plain = self._schedule is not None, 0.0
+        self.begin_after(int(iterations_of(optimizer)))
+
+    def begin_after(self, steps: int) -> None:
+        """Lets the training begin after so many steps of its optimizer."""
+        self.steps_before = steps
+        self._table = rate_table(self._schedule, self._steps, steps) if self.scheduled else None
 
     def read(self) -> None:
         """Learns what callbacks have made of the rate."""
         self.plain = 0.0 if self.scheduled else float(self._optimizer.learning_rate)
 
     def set(self, rate: float) -> None:
-        """Goes back to a rate that was kept, where there is no schedule."""
-        if not self.scheduled:
-            self._optimizer.learning_rate = self.plain = rate
+        """Goes back to a rate that was kept, unless a schedule or a function decides."""
+        variable: Any = None if self.scheduled else self._optimizer.learning_rate
+        if hasattr(variable, "assign"):
+            variable.assign(rate)
+            self.plain = rate
 
     def of(self, first: int, last: int, count: int, factor: float) -> Float32[np.ndarray, "steps"]:
         """Rates of local steps, float32 (count,).

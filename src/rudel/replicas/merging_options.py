@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
 from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full, least_by_link
+from rudel.session.plain_numbers import use_plain_numbers
 
 CODEC = "top8"
 """The codec of changes, there and back; slow links have fewer elements (`rudel.replicas.round_lengths.best_codec`)."""
@@ -63,7 +64,7 @@ class MergingOptions(ABC):
         """
 
     def check(self, make_outer: Callable[[str], Any]) -> None:
-        """Checks all values.
+        """Checks all values, of which numbers of NumPy become Python's.
 
         Args:
             make_outer: what makes an outer optimizer of the strategy by its name, or raises.
@@ -73,6 +74,7 @@ class MergingOptions(ABC):
         """
         from rudel.replicas.codec.delta_codec import make_codec
 
+        use_plain_numbers(self)
         if (steps := getattr(self, self.length)) is not None:
             check_whole_number(self.length, steps)
         if self.rate_factor is not None and not 0 < self.rate_factor <= 100:

@@ -37,13 +37,13 @@ class RoundProgram:
     Args:
         code: what `jax.export` serialised.
         logs: shape and dtype of every log of a step.
-        log_names: their names.
+        log_form: their structure, a `PyTreeDef`: a dict by their names, perhaps with others in it.
         platform: JAX's name of what it is for: cpu, cuda, rocm or tpu; or another backend of Keras.
     """
 
     code: bytes
     logs: tuple[tuple[tuple[int, ...], str], ...]
-    log_names: tuple[str, ...]
+    log_form: Any
     platform: str
 
 
@@ -166,9 +166,7 @@ def export_rounds(
         shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments)
         exported = export.export(jax.jit(flat, donate_argnums=0, keep_unused=True), platforms=[platform])(*shapes)
     forms = tuple((np.shape(log), str(log.dtype)) for log in logs)
-    paths, _ = jax.tree_util.tree_flatten_with_path(begin.logs)
-    names = tuple(jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
-    return RoundProgram(bytes(exported.serialize()), forms, names, platform)
+    return RoundProgram(bytes(exported.serialize()), forms, log_form, platform)
 
 
 def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.backend import backend_name
+from rudel.backend import backend_name, keras_here
 from rudel.errors import ModelError
 from rudel.internals.keras import inner_optimizer, weight_average
 from rudel.loop import model_state
@@ -71,8 +71,18 @@ def spec_of(job: Job, metrics: list[np.ndarray], replicas: int) -> ReplicaSpec:
         replicas: how many there are at the beginning.
 
     Raises:
-        ModelError: hosts cannot train with this optimizer, or the model cannot be sent to them.
+        ModelError: hosts cannot train with this optimizer, or the model has nothing to train or cannot be sent to them.
     """
+    if not job.model.trainable_variables:
+        raise ModelError(
+            f"The model `{job.model.name}` has no trainable weights, which hosts merge: set `trainable = True` on a "
+            "layer and compile it again, or train on one computer."
+        )
+    if isinstance(inner_optimizer(job.model.optimizer), keras_here().optimizers.MultiOptimizer):
+        raise ModelError(
+            "The optimizer of the model is a MultiOptimizer, whose several learning rates hosts do not take: compile "
+            "the model with one optimizer, or train on one computer."
+        )
     ema, _ = weight_average(job.model.optimizer) or (None, [])
     if ema is not None and inner_optimizer(job.model.optimizer).ema_overwrite_frequency:
         raise ModelError(

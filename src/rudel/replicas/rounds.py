@@ -12,6 +12,9 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.members import Piece
 from rudel.replicas.round_lengths import Agreed, Speeds
 
+_NONE = np.empty(0, np.float32)
+_VECTORS = ("weights", "momentum", "residual", "recent", "average")
+
 
 @dataclass(frozen=True)
 class GlobalState:
@@ -36,8 +39,8 @@ class GlobalState:
     momentum: Float32[np.ndarray, "memory"]
     residual: Float32[np.ndarray, "residual"]
     statistics: list[np.ndarray]
-    recent: Float32[np.ndarray, "recent"] = field(default_factory=lambda: np.empty(0, np.float32))
-    average: Float32[np.ndarray, "average"] = field(default_factory=lambda: np.empty(0, np.float32))
+    recent: Float32[np.ndarray, "recent"] = field(default_factory=lambda: _NONE)
+    average: Float32[np.ndarray, "average"] = field(default_factory=lambda: _NONE)
 
     def averaged(self, before: "GlobalState", averages: Averages, steps: float) -> "GlobalState":
         """The same with means over time.
@@ -49,6 +52,24 @@ class GlobalState:
         """
         recent = averages.recently(before.recent, self.weights, before.steps, self.steps)
         return replace(self, recent=recent, average=averages.exponential(before.average, self.weights, steps))
+
+    @property
+    def evaluated(self) -> Float32[np.ndarray, "weights"]:
+        """The weights that are evaluated and kept: their mean over the last steps, where there is one."""
+        return self.recent if self.recent.size else self.weights
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all vectors."""
+        return sum(getattr(self, name).nbytes for name in _VECTORS)
+
+    def to_evaluate(self) -> "GlobalState":
+        """The same without the vectors that only the next round needs."""
+        return replace(self, weights=self.evaluated, momentum=_NONE, residual=_NONE, recent=_NONE)
+
+    def without_weights(self) -> "GlobalState":
+        """The same without any vector."""
+        return replace(self, **dict.fromkeys(_VECTORS, _NONE))
 
 
 @dataclass(frozen=True)
@@ -140,6 +161,33 @@ class HostChanged:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """What is counted from the beginning of a training, also of one that is continued.
+
+    Args:
+        sent, received: payload bytes.
+        lost, joined: how often a host was lost, or joined.
+    """
+
+    sent: int = 0
+    received: int = 0
+    lost: int = 0
+    joined: int = 0
+
+    def after(self, event: RoundClosed | HostChanged, before: "Counts") -> "Counts":
+        """The counts after an event.
+
+        Args:
+            event: of a coordinator, which counts bytes from its own beginning.
+            before: counts until that.
+        """
+        if isinstance(event, RoundClosed):
+            return replace(self, sent=before.sent + event.sent, received=before.received + event.received)
+        lost, joined = event.event == "lost", event.event == "joined"
+        return replace(self, lost=self.lost + lost, joined=self.joined + joined)
+
+
+@dataclass(frozen=True)
 class Task:
     """The task of a coordinator.
 
@@ -156,6 +204,7 @@ class Task:
             first to last of the training.
         why_not_finite: what to say of a loss that became NaN: what may have made it so, or what to do.
         averages: means over time of the weights.
+        to_continue: the way to continue the training, as the end of a sentence.
     """
 
     total_steps: int
@@ -168,6 +217,7 @@ class Task:
     why_not_finite: Callable[[], str]
     patience: float = 120.0
     averages: Averages = field(default_factory=Averages)
+    to_continue: str = ""
 
 
 def added(sums: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> list[np.ndarray]:

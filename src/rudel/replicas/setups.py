@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import keras
 
 
+_QUANTISED = ("int8", "uint8", "int16", "uint16")
+"""Dtypes of quantised weights."""
+
+
 class Setups:
     """Makes the setups of a training's replicas.
 
@@ -42,9 +46,9 @@ class Setups:
         self._tracing = threading.Lock()
 
     @property
-    def log_names(self) -> Sequence[str]:
-        """Names of the values that a step logs; known as soon as there is a setup."""
-        return next(iter(self._programs.values())).log_names
+    def log_form(self) -> Any:
+        """The structure of what a step logs, see `RoundProgram`; known as soon as there is a setup."""
+        return next(iter(self._programs.values())).log_form
 
     def pack_model(self) -> float:
         """Packs the model for replicas on which another backend of Keras than JAX takes its own steps.
@@ -131,8 +135,8 @@ def _is_seed(variable: "keras.Variable") -> bool:
 def _frozen(model: "keras.Model") -> set[int]:
     """Places, among a model's non-trainable variables, of those that no step changes.
 
-    They are weights that would be trainable were their layer not frozen, and the statistics of batch normalisation that
-    is frozen, which Keras then runs as in inference.
+    They are weights that would be trainable were their layer not frozen, the statistics of batch normalisation that is
+    frozen, which Keras then runs as in inference, and quantised weights.
     """
     from rudel.internals.keras import frozen_or_trainable, layers_of
 
@@ -140,4 +144,6 @@ def _frozen(model: "keras.Model") -> set[int]:
     fixed = {id(v) for layer in layers for v in frozen_or_trainable(layer)}
     still = [each for each in layers if isinstance(each, keras_here().layers.BatchNormalization) and not each.trainable]
     fixed |= {id(v) for layer in still for v in layer.non_trainable_variables}
+    quantised = [each for each in layers if each.quantization_mode]
+    fixed |= {id(v) for layer in quantised for v in layer.non_trainable_variables if v.dtype in _QUANTISED}
     return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in fixed}

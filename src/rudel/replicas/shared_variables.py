@@ -1,8 +1,8 @@
-"""Non-trainable variables whose values replicas agree on: moving statistics, counts, masks.
+"""Non-trainable variables whose values replicas agree on: moving statistics, counts, masks, Booleans.
 
 Of numbers with a fraction, the mean over the replicas holds, weighted by their steps; of whole numbers, as a layer that
-counts its steps has, the largest, which one of them had. Elements that are the same everywhere stay as they are to the
-bit, finite or not.
+counts its steps has, the largest, which one of them had; of Booleans, True where one of them has it. Elements that are
+the same everywhere stay as they are to the bit, finite or not.
 """
 
 import functools
@@ -14,20 +14,21 @@ from rudel.array_types import Num
 
 
 def is_shared(value: np.ndarray) -> bool:
-    """Whether replicas agree on a variable with this value, if it is no state of a random generator.
-
-    Whole numbers of fewer than 32 bits are quantised weights, which no step changes.
-    """
-    return value.dtype.kind in "fV" or (_is_whole(value) and value.itemsize >= 4)
+    """Whether replicas can agree on a variable with this value: real numbers or Booleans."""
+    return value.dtype.kind in "bfiuV"
 
 
 def as_shared(value: object) -> Num[np.ndarray, "*shape"]:
-    """The value of such a variable as it travels, an array of its own: float32, or whole numbers as they are.
+    """The value of such a variable as it travels, an array of its own.
 
-    >>> as_shared(np.float16(1.5)), as_shared(np.int32(7))
-    (array(1.5, dtype=float32), array(7, dtype=int32))
+    It is float32, or whole numbers as they are, or Booleans as uint8.
+
+    >>> as_shared(np.float16(1.5)), as_shared(np.int32(7)), as_shared(np.True_)
+    (array(1.5, dtype=float32), array(7, dtype=int32), array(1, dtype=uint8))
     """
     array = np.asarray(value)
+    if array.dtype.kind == "b":
+        return np.array(array, np.uint8)
     return np.array(array, array.dtype if _is_whole(array) else np.float32)
 
 

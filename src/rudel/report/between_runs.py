@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.files import written_atomically
 from rudel.report.curves import find_curves, wants_log_scale
 from rudel.report.formatting import metric_name, metric_value
-from rudel.report.markup import Html, element, join, table
+from rudel.report.markup import Html, element, join, printable, table
 from rudel.report.read import Run
 from rudel.report.report_page import document
 from rudel.report.svg import INK, MUTED, RULE, as_svg, figure, literal
@@ -23,7 +23,20 @@ _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#
 """Paul Tol's bright colours, which stay apart for those who do not see all of them, on light and dark pages."""
 
 _NOT_SETTINGS = frozenset(
-    {"asked", "attribution", "class_names", "identity", "model", "notes", "own_classes", "started", "absent"}
+    {
+        "asked",
+        "attribution",
+        "class_names",
+        "identity",
+        "model",
+        "notes",
+        "own_classes",
+        "reads_images",
+        "started",
+        "absent",
+        "steps_per_epoch",
+        "input_range",
+    }
 )
 
 
@@ -43,7 +56,7 @@ def results(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def write_comparison(runs: Sequence[Run], path: Path) -> None:
     """Writes the page."""
-    names = names_of(runs)
+    names = [printable(name) for name in names_of([run.path for run in runs])]
     settings, metrics = differences(runs), results(runs)
     same = element("p", "All settings are the same.")
     header = ["", *names]
@@ -60,9 +73,9 @@ def write_comparison(runs: Sequence[Run], path: Path) -> None:
         file.write(document(" and ".join(names), element("main", join(body))).encode())
 
 
-def names_of(runs: Sequence[Run]) -> list[str]:
-    """Names of the runs, with as much of the paths as tells them apart."""
-    paths = [run.path.resolve() for run in runs]
+def names_of(runs: Sequence[Path]) -> list[str]:
+    """Names of run directories: as much of the end of each path as tells them apart."""
+    paths = [run.resolve() for run in runs]
     length = next((n for n in range(1, 9) if len({path.parts[-n:] for path in paths}) == len(paths)), 1)
     return ["/".join(path.parts[-length:]) for path in paths]
 

@@ -14,6 +14,9 @@ from rudel.report.svg import INK, MUTED, ON_RIGHT, RIGHT, RULE, WRONG, as_svg, f
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MOST_DRAWN = 1_000
+"""Classes of a matrix that is drawn: it takes memory by their square, and has less than a pixel for each of more."""
+
 _MOST_WITH_COUNTS = 20
 _MOST_NAMES = 50
 _MOST_PAIRS = 15
@@ -23,14 +26,20 @@ _PIXELS_RIGHT, _PIXELS_WRONG = (58, 128, 220), (236, 112, 36)
 
 
 def confusion(run: Run) -> Html | None:
-    """The confusion matrix as a picture, and the most confused pairs as a table."""
-    if run.predictions is None or not len(run.predictions.truth):
+    """The confusion matrix as a picture, if it has not too many classes, and the most confused pairs as a table."""
+    predictions = run.predictions
+    if predictions is None or not len(predictions.truth):
         return None
-    matrix = confusion_matrix(run.predictions, class_count(run))
-    names = [run.class_name(i) for i in range(len(matrix))]
-    right = int(matrix.trace())
+    names = [run.class_name(i) for i in range(class_count(run))]
+    right, examples = int((predictions.truth == predictions.predicted).sum()), len(predictions.truth)
+    intro = f"{right:,} of {examples:,} validation examples are correct, {percent(right / examples)}."
+    drawn = _drawn(confusion_matrix(predictions, len(names)), names) if len(names) <= _MOST_DRAWN else None
+    return join([element("p", intro), drawn, _pairs_table(predictions, names)])
+
+
+def _drawn(matrix: np.ndarray, names: list[str]) -> Html:
     label = (
-        f"Confusion matrix of {len(names)} classes: {right:,} of {matrix.sum():,} examples on the diagonal. "
+        f"Confusion matrix of {len(names)} classes: {matrix.trace():,} of {matrix.sum():,} examples on the diagonal. "
         "The most confused pairs and the table of classes below hold its main numbers."
     )
     counts = len(names) <= _MOST_WITH_COUNTS
@@ -41,16 +50,7 @@ def confusion(run: Run) -> Html | None:
         f"Colour is the share of the row, on a {scale}-root scale, which keeps rare mistakes visible"
         + ("; the numbers count examples." if counts else ".")
     )
-    intro = f"{right:,} of {matrix.sum():,} validation examples are correct, {percent(right / matrix.sum())}."
-    return join(
-        [
-            element("p", intro),
-            element(
-                "figure", scrolling(drawing, "Confusion matrix"), element("figcaption", explained), class_="matrix"
-            ),
-            _pairs_table(matrix, names),
-        ]
-    )
+    return element("figure", scrolling(drawing, "Confusion matrix"), element("figcaption", explained), class_="matrix")
 
 
 def class_count(run: Run) -> int:
@@ -77,24 +77,24 @@ def row_shares(matrix: np.ndarray) -> np.ndarray:
     return matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
 
 
-def most_confused(matrix: np.ndarray, most: int) -> list[tuple[int, int, int]]:
+def most_confused(predictions: Predictions, most: int) -> list[tuple[int, int, int]]:
     """The largest cells off the diagonal, as (right class, answer, how many), the most frequent first.
 
-    >>> most_confused(np.array([[5, 2], [3, 9]]), 1)
-    [(1, 0, 3)]
+    Takes memory by the number of examples, not by that of classes.
     """
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-    cells = ((int(i // len(wrong)), int(i % len(wrong))) for i in order)
-    return [(truth, answer, int(wrong[truth, answer])) for truth, answer in cells if wrong[truth, answer]]
+    wrong = predictions.truth != predictions.predicted
+    pairs = np.stack([predictions.truth[wrong], predictions.predicted[wrong]], axis=1)
+    cells, counts = np.unique(pairs, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:most]
+    return [(int(truth), int(answer), int(n)) for (truth, answer), n in zip(cells[order], counts[order], strict=True)]
 
 
-def _pairs_table(matrix: np.ndarray, names: list[str]) -> Html | None:
-    pairs = most_confused(matrix, _MOST_PAIRS if len(names) > _MOST_WITH_COUNTS else min(6, len(names) * 2))
+def _pairs_table(predictions: Predictions, names: list[str]) -> Html | None:
+    most = _MOST_PAIRS if len(names) > _MOST_WITH_COUNTS else min(6, len(names) * 2)
+    pairs = most_confused(predictions, most)
     if not pairs or len(names) < 3:
         return None
-    sizes = matrix.sum(axis=1)
+    sizes = np.bincount(predictions.truth)
     rows = [[names[t], names[p], count(n), percent(n / sizes[t])] for t, p, n in pairs]
     header = ["true class", "predicted as", "examples", "share of its class"]
     return table("The most confused pairs", header, rows, words=(0, 1))

@@ -45,7 +45,7 @@ def _happened(run: Run) -> list[list[str]]:
         [
             "",
             "what happened",
-            count(len(summary.get("hosts") or ())),
+            count(len(run.hosts)),
             duration(summary["train_seconds"]),
             percent(steps, 0),
             "" if merging is None else percent(merging, 0),

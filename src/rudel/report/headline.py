@@ -65,7 +65,7 @@ def _numbers(run: Run) -> Html | None:
     shown = [
         ("in all", duration(summary["total_seconds"]) if is_number(summary.get("total_seconds")) else None),
         ("training", duration(seconds if run.summary else _seconds_so_far(run))),
-        ("epoch" if epochs == 1 else "epochs", count(epochs) if epochs else None),
+        ("epoch" if epochs == 1 else "epochs", epoch_number(epochs) if epochs else None),
         ("steps/s", _per_second(run.rounds.steps if run.rounds else summary.get("steps"), seconds)),
         ("examples/s", _per_second(summary.get("samples"), seconds)),
         ("rounds", count(run.rounds.count) if run.rounds and not run.rounds.arrivals else None),
@@ -99,11 +99,10 @@ def _per_second(amount: object, seconds: object) -> str | None:
 
 def _when(run: Run) -> str:
     summary = run.summary or {}
-    hosts = summary.get("hosts") or []
     parts = [
         _date(run.config.get("started")),
         f"strategy {summary['strategy']}" if summary.get("strategy") else None,
-        plural(len(hosts), "host") if len(hosts) > 1 else None,
+        plural(len(run.hosts), "host") if len(run.hosts) > 1 else None,
         f"seed {run.config['seed']}" if run.config.get("seed") is not None else None,
     ]
     return " · ".join(part for part in parts if part)

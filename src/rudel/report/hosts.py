@@ -41,7 +41,7 @@ def _absent(run: Run) -> Html | None:
 
 
 def _work(rounds: Rounds) -> str:
-    who = plural(sum(host.steps > 0 for host in rounds.hosts), "host")
+    who = plural(len(rounds.trained), "host")
     computing = percent(rounds.computing, 0)
     waiting = percent(1 - rounds.computing, 0)
     what = plural(rounds.arrivals, "arrival") if rounds.arrivals else plural(rounds.count, "round")

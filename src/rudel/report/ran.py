@@ -22,7 +22,6 @@ def what_ran(run: Run) -> Html | None:
 
 def _facts(run: Run) -> list[tuple[str, str | None]]:
     config, summary = run.config, run.summary or {}
-    hosts = summary.get("hosts") or []
     names = config.get("class_names") or []
     data = [f"{count(n)} {_PARTS.get(part, part)}" for part, n in (config.get("data") or {}).items() if is_number(n)]
     length = [plural(config[key], key[:-1]) for key in ("epochs", "steps") if isinstance(config.get(key), int)]
@@ -35,7 +34,7 @@ def _facts(run: Run) -> list[tuple[str, str | None]]:
         ("seed", _written(config.get("seed"))),
         ("strategy", _written(summary.get("strategy"))),
         ("steps by", _backend(summary.get("backend"))),
-        ("hosts", ", ".join(map(str, hosts))),
+        ("hosts", ", ".join(run.hosts)),
         ("strategy's options", _pairs(summary.get("strategy_options"), " = ")),
         ("steps taken", _steps(run)),
         ("samples seen", count(summary["samples"]) if is_number(summary.get("samples")) else None),

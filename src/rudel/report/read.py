@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,13 @@ class Run:
         if isinstance(metrics, dict):
             return metrics
         return {key: value for key, value in (self.epochs[-1] if self.epochs else {}).items() if key not in NOT_METRICS}
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """Names of the hosts that trained, also before the run was resumed; empty for one computer."""
+        if self.rounds:
+            return [host.name for host in self.rounds.trained]
+        return [str(name) for name in (self.summary or {}).get("hosts") or []]
 
     def class_name(self, number: int) -> str:
         """The name of a class, or its number where it has none."""

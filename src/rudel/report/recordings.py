@@ -6,7 +6,7 @@ import wave
 
 import numpy as np
 
-from rudel.errors import OptionError
+from rudel.errors import DataError, OptionError
 from rudel.report.markup import Html, element, join
 
 _COLOURS = ("train", "validation", "test")
@@ -28,7 +28,7 @@ def spectrogram(samples: np.ndarray, rate: int) -> np.ndarray | None:
 
     try:
         bands = LogMel(rate)(samples).astype(np.int16).T[::-1]
-    except OptionError:
+    except (DataError, OptionError):
         return None
     if not bands.size:
         return None

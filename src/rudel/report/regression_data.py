@@ -33,7 +33,7 @@ class Answers:
     Args:
         truth: right values, float32 (M, K) for K numbers an example.
         predicted: the model's, float32 (M, K).
-        x: the inputs, float32 (M,), where an input is a single number; else None.
+        x: the inputs, float32 (M,), where each is a single finite number; else None.
         neighbours: for each example the numbers of the examples whose inputs are nearest to its own, int32 (M, n),
             nearest first; None where they are not known.
 
@@ -113,14 +113,14 @@ def answers(truth: np.ndarray, predicted: np.ndarray, inputs: Tree, *, neighbour
     count = len(truth)
     arrays = [np.asarray(array).reshape(count, -1) for array in _leaves(inputs)]
     features = sum(array.shape[1] for array in arrays)
-    alone = features == 1 and arrays[0].dtype.kind in "biuf"
+    x = arrays[0][:, 0].astype(np.float32) if features == 1 and arrays[0].dtype.kind in "biuf" else None
     near = None
     if neighbours and count > 1 and 0 < features <= _MOST_FEATURES and all(a.dtype.kind in "biuf" for a in arrays):
         near = nearest(np.concatenate([array.astype(np.float64) for array in arrays], axis=1))
     return Answers(
         np.asarray(truth).reshape(count, -1).astype(np.float32),
         np.asarray(predicted).reshape(count, -1).astype(np.float32),
-        arrays[0][:, 0].astype(np.float32) if alone else None,
+        x if x is not None and np.isfinite(x).all() else None,
         near,
     )
 

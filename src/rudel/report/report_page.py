@@ -35,7 +35,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
 )
 """Anchor, title and function of each section, in the order of the page."""
 
-_POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
+POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
+"""The security policy of a page: what is in it, and nothing else."""
 
 
 def write_report(run: str | Path) -> Path:
@@ -78,7 +79,7 @@ def document(name: str, main: Html, foot: str = "Made by Rudel from the run dire
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", name),

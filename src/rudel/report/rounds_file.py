@@ -114,6 +114,11 @@ class Rounds:
         return sum(host.steps for host in self.hosts)
 
     @property
+    def trained(self) -> tuple[HostRecord, ...]:
+        """The hosts that took steps."""
+        return tuple(host for host in self.hosts if host.steps)
+
+    @property
     def computing(self) -> float:
         """Share of the hosts' time that they computed."""
         present = sum(host.present for host in self.hosts)

@@ -22,6 +22,7 @@ from rudel.aliases import Tree
 from rudel.data.npz import read_npz
 from rudel.errors import CheckpointError, option
 from rudel.files import written_atomically
+from rudel.runs.run_directory import gone
 
 FOLDER = "checkpoints"
 _DOCUMENT = "document"
@@ -59,7 +60,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     """Writes a checkpoint to a file, whose folder is made where it is missing.
 
     Raises:
-        CheckpointError: the disk is full or the folder cannot be written; the file is as it was.
+        CheckpointError: the disk is full, or the folder is gone or cannot be written; the file is as it was.
     """
     stored = {name: _plain(array) for name, array in checkpoint.arrays.items()}
     dtypes = {name: str(array.dtype) for name, array in checkpoint.arrays.items()}
@@ -70,6 +71,8 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
         with written_atomically(path) as file:
             np.savez(file, **stored)  # type: ignore[arg-type]
     except OSError as error:
+        if problem := gone(path.parents[1], error):
+            raise CheckpointError(problem) from error
         raise CheckpointError(
             f"The checkpoint {path} could not be written ({error.strerror or error}): make room or "
             f"give another {option('run')}; older checkpoints are unharmed, and {option('resume', True)} continues "

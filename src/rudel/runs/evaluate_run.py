@@ -1,16 +1,19 @@
 """A finished run, evaluated on data of its recipe or on other data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rudel.data.dataset import ToEvaluate
+from rudel.data.dataset import Examples, ToEvaluate
+from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError, RunError, option
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate
+from rudel.loop.evaluation import evaluate
 from rudel.loop.metric_values import by_class_name
 from rudel.runs import run_directory
 from rudel.runs.loading import dataset_of, load, to_evaluate
 from rudel.runs.model_arrays import read_examples
+from rudel.runs.run_directory import RunDirectory
+from rudel.runs.run_identity import fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,26 @@ def evaluate_run(
     elif data is not None:
         found = to_evaluate(directory, str(data), split, progress, model)
     else:
-        validation = dataset_of(directory, model=model).validation
+        dataset = dataset_of(directory, model=model)
+        validation = dataset.validation
         if validation is None:
             raise RunError(
                 f"The {directory.title} has no validation data: give some with {option('data', 'FILE.npz')}."
             )
-        found = ToEvaluate(validation, {})
+        found = ToEvaluate(validation, {}, _of_changed(directory, dataset.train))
     if not model.compiled:
         raise RunError(f"The {directory.title} is not compiled, so there is no metric to evaluate.")
     count = len(found.examples)
-    metrics = evaluate(model, found.examples, batch_size=min(DEFAULT_BATCH_SIZE, count))
+    metrics = evaluate(model, found.examples)
     return Evaluation(by_class_name(metrics, names), count, dict(found.left_out), tuple(found.notes))
+
+
+def _of_changed(run: RunDirectory, train: Examples | Stream) -> Sequence[str]:
+    """A note where other examples may be held out now than in training: those of a stream are chosen one by one."""
+    trained = run.read_config().get("identity", {}).get("training data (fingerprint)")
+    if trained is None or isinstance(train, Stream) or fingerprint_of(train) == trained:
+        return ()
+    return (
+        "The training data has changed since the training, so some of these examples may have been trained on: give "
+        f"others with {option('data')}.",
+    )

@@ -12,13 +12,14 @@ from rudel.data.pictures import read_input
 from rudel.data.table import read_table
 from rudel.errors import DataError
 from rudel.features.layer import rate_of
-from rudel.features.table_columns import encoded
+from rudel.features.table_columns import encoded, unknown_in
 from rudel.features.table_layer import columns_of
 from rudel.loop.classification import as_probabilities, of_both
 from rudel.loop.evaluation import predict
+from rudel.loop.model_names import names_of
 from rudel.runs import run_directory
-from rudel.runs.loading import load, recipe_of
-from rudel.runs.model_arrays import names_of, read_inputs
+from rudel.runs.loading import load, read_image_of
+from rudel.runs.model_arrays import read_inputs
 from rudel.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class Prediction:
     Args:
         source: the file, with the row where it holds several.
         outputs: of the model, flat.
-        ranking: (class, probability), best first; empty where the model is no classifier.
+        ranking: (class, probability), best first; empty where the model is no classifier, or answers NaN or infinity.
+        unknown: columns of a table that hold a category here that was not there in training.
     """
 
     source: str
     outputs: list[float]
     ranking: list[tuple[str, float]]
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Reader:
         inputs: shapes of several inputs by name, None for a length that varies; empty where there is one.
         channels: names of the columns of a motion sensor, in the order in which the model takes them; empty where
             nobody said.
+        learned_from: the range of the inputs in training; see `read_input`.
     """
 
     shape: tuple[int, ...] = ()
@@ -75,6 +79,7 @@ class Reader:
     read_image: Callable[[Any], Any] | None = None
     inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     channels: Sequence[str] = ()
+    learned_from: Sequence[float] | None = None
 
     def __call__(self, path: Path) -> tuple[Any, int]:
         """Inputs (N, ...), or a dict of them, and N.
@@ -90,7 +95,7 @@ class Reader:
             return arrays if self.inputs else arrays["x"], count
         if self.inputs:
             raise DataError(f"{path} is one input, and the model takes {', '.join(self.inputs)}: give an .npz file.")
-        rows = read_input(path, self.shape, self.read_image, self.rate, self.channels)
+        rows = read_input(path, self.shape, self.read_image, self.rate, self.channels, self.learned_from)
         return rows, len(rows)
 
 
@@ -149,13 +154,19 @@ class FileModel:
     def _said(self, sources: list[str], inputs: list[Any]) -> list[Prediction]:
         if not inputs:
             return []
-        outputs = predict(self.model, joined(inputs), batch_size=BATCH_SIZE)
+        x = joined(inputs)
+        outputs = predict(self.model, x, batch_size=BATCH_SIZE)
         if not isinstance(outputs, np.ndarray):
             raise DataError(f"The model `{self.model.name}` has several outputs; call rudel.predict in Python.")
-        probabilities = as_probabilities(self.model, outputs)
+        unknown = unknown_in(self.read.columns, x)
         return [
-            Prediction(source, output.reshape(-1).astype(float).tolist(), _ranking(probabilities, i, self.names))
-            for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
+            Prediction(
+                source,
+                output.reshape(-1).astype(float).tolist(),
+                _ranking(as_probabilities(self.model, output[np.newaxis]), self.names),
+                [name for name, where in unknown.items() if where[row]],
+            )
+            for row, (source, output) in enumerate(zip(sources, outputs, strict=True))
         ]
 
 
@@ -175,10 +186,10 @@ def file_model(run: str | Path) -> FileModel:
     if len(inputs := names_of(model, "inputs")) > 1:
         shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(inputs, model.inputs, strict=True)}
         return FileModel(model, Reader(inputs=shapes), names)
-    recipe = recipe_of(directory)
     shape = input_shape(model, directory)
-    read_image = recipe.read_image if recipe else None
-    return FileModel(model, Reader(shape, (), rate_of(model), read_image, channels=channels), names)
+    read_image, learned_from = read_image_of(directory), config.get("input_range")
+    reader = Reader(shape, (), rate_of(model), read_image, channels=channels, learned_from=learned_from)
+    return FileModel(model, reader, names)
 
 
 def packed(model: FileModel) -> bytes:
@@ -256,9 +267,9 @@ def joined(inputs: Sequence[Any]) -> Any:
         raise DataError("The files give inputs of different shapes: give files of one shape at a time.") from error
 
 
-def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:
+def _ranking(probabilities: np.ndarray | None, names: Sequence[str]) -> list[tuple[str, float]]:
     if probabilities is None:
         return []
-    (values,) = of_both(probabilities[row : row + 1])
+    (values,) = of_both(probabilities)
     called = list(names) if len(names) == len(values) else [str(i) for i in range(len(values))]
     return [(called[i], float(values[i])) for i in np.argsort(-values, kind="stable")]

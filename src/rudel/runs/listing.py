@@ -85,23 +85,29 @@ def _line(path: Path, folder: Path) -> Line | None:
     try:
         config, summary = run.read_config(), run.read_summary()
         last = _last_record(path / "metrics.jsonl")
-    except RunError:
+    except (RunError, OSError):
         return None
     if "identity" not in config:  # the configuration of something else
         return None
-    started = config.get("started")
-    state = "finished" if summary else "failed" if (path / "failure.json").is_file() else "unfinished"
     metrics = summary.get("metrics", {}) if summary else {k: v for k, v in last.items() if k not in _NOT_METRICS}
-    return Line(
-        name=str(path.relative_to(folder)),
-        path=path,
-        recipe=Path(str(config.get("recipe"))).stem,
-        started=datetime.datetime.fromisoformat(started) if started else None,
-        strategy=str(config.get("strategy")),
-        metrics={name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
-        seconds=float((summary or {}).get("train_seconds") or last.get("seconds") or 0.0),
-        state=state,
-    )
+    try:
+        return Line(
+            name=str(path.relative_to(folder)),
+            path=path,
+            recipe=Path(str(config.get("recipe"))).stem,
+            started=_time(config.get("started")),
+            strategy=str(config.get("strategy")),
+            metrics={name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
+            seconds=float((summary or {}).get("train_seconds") or last.get("seconds") or 0.0),
+            state="finished" if summary else "failed" if (path / "failure.json").is_file() else "unfinished",
+        )
+    except (AttributeError, TypeError, ValueError, OverflowError):  # values of another kind than Rudel writes
+        return None
+
+
+def _time(text: Any) -> datetime.datetime | None:
+    """A time that was written in ISO format, in UTC; one without a time zone is this computer's."""
+    return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC) if text else None
 
 
 def _last_record(path: Path) -> dict[str, Any]:

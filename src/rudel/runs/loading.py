@@ -1,12 +1,13 @@
 """Runs read back: their models, recipes and data."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset, ToEvaluate
-from rudel.errors import OptionError, RecipeError, RunError, option
+from rudel.errors import DataError, OptionError, RecipeError, RunError, option
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.runs import run_directory
 from rudel.runs.model_file import load_model
@@ -55,6 +56,46 @@ def recipe_of(run: RunDirectory) -> Recipe | None:
         return find_recipe(str(run.read_config().get("recipe", "")))
     except RecipeError:
         return None
+
+
+@dataclass(frozen=True)
+class MissingReadImage:
+    """The `read_image` of a recipe that cannot be loaded: it refuses every image.
+
+    Args:
+        reason: a sentence.
+    """
+
+    reason: str
+
+    def __call__(self, image: object) -> NoReturn:
+        """Refuses an image.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError(self.reason)
+
+
+def read_image_of(run: RunDirectory) -> Callable[[Any], Any] | None:
+    """The `read_image` of a run's recipe; None where it has none, and images are read as photographs.
+
+    Where the recipe has one and cannot be loaded, this is a `MissingReadImage`: another way to read an image would give
+    the model other pixels than in training.
+    """
+    config = run.read_config()
+    name = str(config.get("recipe", ""))
+    try:
+        return find_recipe(name).read_image
+    except RecipeError as error:
+        if not config.get("reads_images", Path(name).is_absolute()):
+            return None
+        reason = str(error)
+        if "file" in config:  # without its recipe: files of strangers name none
+            reason = f"give the run directory `{Path(config['file']).parent}`, not the file in it."
+        elif not Path(name).is_file():
+            reason = f"there is no file {name}; put it there, or give arrays."
+        return MissingReadImage(f"Images for the {run.title} need the `read_image` of its recipe: {reason}")
 
 
 def dataset_of(run: RunDirectory, source: str | None = None, model: "keras.Model | None" = None) -> Dataset:

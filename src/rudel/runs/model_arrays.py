@@ -11,6 +11,7 @@ from rudel.data.dataset import Examples
 from rudel.data.npz import read_npz
 from rudel.data.pictures import rows_of
 from rudel.errors import DataError
+from rudel.loop.model_names import names_of
 
 if TYPE_CHECKING:
     import keras
@@ -31,7 +32,9 @@ def read_examples(path: Path, model: "keras.Model", class_names: Sequence[str] =
         DataError: the file cannot be read, or an array is missing or does not fit.
     """
     inputs, outputs = names_of(model, "inputs"), names_of(model, "outputs")
-    if len(inputs) > 1:
+    keys = _built_with(model) if not inputs else []
+    if keys or len(inputs) > 1:
+        inputs = keys or inputs
         arrays = _arrays(path, {"y", *inputs, *outputs})
         x = inputs_among(arrays, inputs, path)
         if outputs and all(name in arrays for name in outputs):
@@ -81,16 +84,10 @@ def inputs_among(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: P
     return {name: arrays[name] for name in names}
 
 
-def names_of(model: "keras.Model", side: str) -> list[str]:
-    """Distinct names of the "inputs" or the "outputs" of a model, in Keras' order; none of a single output."""
-    tensors = getattr(model, side, None) or ()
-    structure = getattr(model, side.removesuffix("s"), None) if tensors else None
-    if isinstance(structure, Mapping):
-        keys = {id(tensor): key for key, tensor in structure.items()}
-        return [keys[id(tensor)] for tensor in tensors]
-    if side == "outputs":
-        return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
-    return [tensor.name for tensor in tensors]
+def _built_with(model: "keras.Model") -> list[str]:
+    """Keys of the dict that a model was built with, whose class says nothing of its inputs; none of an array."""
+    shape = (model.get_build_config() or {}).get("input_shape")
+    return list(shape) if isinstance(shape, Mapping) else []
 
 
 def _arrays(path: Path, names: set[str]) -> dict[str, np.ndarray]:

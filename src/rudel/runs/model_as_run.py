@@ -17,8 +17,8 @@ from typing import Any
 
 from rudel.backend import keras_here
 from rudel.errors import OptionError, RunError
-from rudel.runs.model_file import load_model, save_model
-from rudel.runs.own_classes import check_can_be_loaded, lambda_layers
+from rudel.report.formatting import plural
+from rudel.runs.own_classes import check_can_be_loaded, lambdas_in
 from rudel.runs.run_directory import RunDirectory
 
 SUFFIXES = (".keras", ".h5")
@@ -34,45 +34,50 @@ def is_model_file(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def as_run(path: Path, classes: str | None = None, code: Path | None = None, unsafe: bool = False) -> Iterator[Path]:
+def as_run(
+    path: Path,
+    classes: str | None = None,
+    code: Path | None = None,
+    unsafe: bool = False,
+    within: Path | None = None,
+) -> Iterator[Path]:
     """Yields a run directory: that at a path, or one made of a model file for as long as the block lasts.
 
     Args:
         path: of a run, or of a `.keras` or `.h5` file.
         classes: names of the classes with commas between them, or the path of a JSON file with a list; None for none.
         code: a Python file with the model's own layers and functions.
-        unsafe: whether code in the file, such as a lambda, may be executed.
+        unsafe: whether code in the file, such as a lambda, may be executed, as long as the block lasts.
+        within: the folder in which the run is made; None for the system's folder of temporary files.
 
     Raises:
         OptionError: an option for model files beside a run, or one that makes no sense.
         RunError: the file is not a model, is damaged, or needs what it may not have.
     """
+    from rudel.runs.model_file import load_model, save_model  # with JAX, which servers of other models need not have
+
     if not is_model_file(path):
-        for name, value in (("classes", classes), ("code", code), ("unsafe", unsafe)):
-            if value:
-                raise OptionError(f"`--{name}` is for model files (.keras, .h5), and {path} is not one: leave it out.")
+        refuse_options(path, classes=classes, code=code, unsafe=unsafe)
         yield path
         return
     if not path.is_file():
         raise RunError(f"There is no model file at {path}.")
     if path.suffix == ".keras":
         check_archive(path)
-    names = _class_names(classes)
-    if unsafe:
-        keras_here().config.enable_unsafe_deserialization()
-    elif (layer := next(lambda_layers(_config(path)), None)) is not None:
+    names = class_names(classes)
+    if not unsafe and (place := next(lambdas_in(_config(path)), None)) is not None:
         raise RunError(
-            f"The model {path} has a lambda in its layer `{layer}`, which can do anything when it is executed: add "
+            f"The model {path} has a lambda in its {place}, which can do anything when it is executed: add "
             "--unsafe if you trust where the file comes from."
         )
-    with _imported(code) as own_code:
+    with _imported(code) as own_code, _lambdas_loaded() if unsafe else contextlib.nullcontext():
         model = load_model(path, own_code, "give it by --code FILE.py")
         outputs = getattr(model, "output_shape", None)
-        if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
-            raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
+        if isinstance(outputs, tuple):
+            _check_count(names, outputs[-1], path)
         own = check_can_be_loaded(model, lambdas=unsafe)
-        about = {"recipe": "", "file": str(path), "class_names": names, "unsafe": unsafe}
-        with tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+        about = {"recipe": "", "file": str(path), "class_names": names, "unsafe": unsafe, **_of_its_run(path)}
+        with tempfile.TemporaryDirectory(prefix="rudel-model-", dir=within) as folder:
             run = RunDirectory(Path(folder) / path.stem)
             run.path.mkdir()
             save_model(model, run.model)
@@ -117,8 +122,28 @@ def _config(path: Path) -> object:
         return None
 
 
-def _class_names(classes: str | None) -> list[str]:
-    """Names from a text with commas, or from a JSON file.
+def _of_its_run(path: Path) -> dict[str, Any]:
+    """What the run that a model file lies in, if there is one, says of its inputs."""
+    run, config = RunDirectory(path.parent), {}
+    if path in (run.model, run.best):
+        with contextlib.suppress(RunError):  # another program's
+            config = run.read_config()
+    return {key: config[key] for key in ("input_range", "reads_images") if key in config}
+
+
+def refuse_options(path: Path, **options: object) -> None:
+    """Refuses options for model files, of those that are given, beside what is none.
+
+    Raises:
+        OptionError: names the first.
+    """
+    for name, value in options.items():
+        if value:
+            raise OptionError(f"`--{name}` is for model files (.keras, .h5), and {path} is not one: leave it out.")
+
+
+def class_names(classes: str | None) -> list[str]:
+    """Names from a text with commas, or from a JSON file; none of None.
 
     Raises:
         OptionError: the file is not a list of names, or two names are equal.
@@ -137,6 +162,35 @@ def _class_names(classes: str | None) -> list[str]:
     if len(set(found)) < len(found):
         raise OptionError(f"--classes {classes} has a name twice.")
     return found
+
+
+def _check_count(names: Sequence[str], outputs: int, path: Path) -> None:
+    """Refuses names of classes for a model that gives another number of outputs; one output stands for two classes.
+
+    Raises:
+        OptionError: says both numbers.
+    """
+    if names and not fits(names, outputs):
+        found = "1 output, which stands for 2 classes" if outputs == 1 else f"{outputs} outputs"
+        raise OptionError(f"--classes has {plural(len(names), 'name')}, and the model in {path} has {found}.")
+
+
+def fits(names: Sequence[str], outputs: int) -> bool:
+    """Whether there is a name for each class of a model.
+
+    >>> fits(["a", "b", "c"], 3), fits(["a", "b"], 1), fits(["a", "b", "c"], 1)
+    (True, True, False)
+    """
+    return len(names) == (2 if outputs == 1 else outputs)
+
+
+@contextlib.contextmanager
+def _lambdas_loaded() -> Iterator[None]:
+    keras_here()
+    from rudel.internals.keras import lambdas_loaded
+
+    with lambdas_loaded():
+        yield
 
 
 @contextlib.contextmanager

@@ -51,9 +51,16 @@ def check_can_be_saved(model: "keras.Model") -> Any:
             return keras.saving.serialize_keras_object(model)
     except Exception as error:
         raise ModelError(
-            f"The model `{model.name}` cannot be saved into a run: {first_line(error)} Layers of your own need "
-            "`get_config`; or leave out `run`."
+            f"The model `{model.name}` cannot be saved into a run: {_first_sentence(error)} Models and layers of your "
+            "own need `get_config`; or leave out `run`."
         ) from error
+
+
+def _first_sentence(error: BaseException) -> str:
+    """The sentence of an exception's message that says what is wrong, which Keras breaks into lines."""
+    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n", str(error))]
+    sentence = first_line(Exception("\n".join(paragraphs))).partition(". ")[0]
+    return f"{sentence.rstrip('.')}."
 
 
 _OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks", "rudel.features.table_layer")

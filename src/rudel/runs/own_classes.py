@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import without_tensorflow
 from rudel.errors import ModelError, RunError
+from rudel.shipping.user_code import is_installed
 
 if TYPE_CHECKING:
     import keras
@@ -47,10 +48,11 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
     from rudel.shipping.user_code import own_objects
 
     config = check_can_be_saved(model)
-    if not lambdas and (name := next(lambda_layers(config), None)) is not None:
+    if not lambdas and (place := next(lambdas_in(config), None)) is not None:
+        instead = ", keras.ops or a layer of your own" if place.startswith("layer") else ""
         raise ModelError(
-            f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
-            f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
+            f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its {place}: "
+            f"make it a function of a module{instead}; or leave out `run`."
         )
     with without_tensorflow():
         lacking = {type(layer).__name__: names for layer in layers_of(model) if (names := _not_taken(layer))}
@@ -98,10 +100,20 @@ def _not_taken(layer: Any) -> str:
 def imported(places: Places) -> Iterator[dict[str, Any]]:
     """The classes and functions that are still there; while it is entered, their folders can be imported from.
 
+    Those of Rudel and of installed packages are taken from this environment, wherever it is.
+
     Raises:
-        RunError: another module of the same name is imported, which Keras would take them from.
+        RunError: another module of the same name is imported, which Keras would take them from; or a folder is named by
+            a relative path, as the module of a stranger who sends it with a run would be.
     """
-    folders = [folder for folder in {place["folder"] for place in places.values()} if folder not in sys.path]
+    for place in places.values():
+        if not Path(place["folder"]).is_absolute():
+            raise RunError(
+                f"config.json of the run names the module `{place['module']}` in `{place['folder']}`, and Rudel writes "
+                "absolute paths there: the file was changed, so ask for the run again."
+            )
+    own = [place for place in places.values() if not is_installed(place["module"], Path(place["folder"]))]
+    folders = [folder for folder in {place["folder"] for place in own} if folder not in sys.path]
     sys.path += folders
     try:
         found = {}
@@ -114,7 +126,7 @@ def imported(places: Places) -> Iterator[dict[str, Any]]:
                     *(place["name"], place["module"], type(error).__name__, error),
                 )
                 continue  # Keras says what it lacks
-            if _place_of(value) != place and _is_there(place):
+            if place in own and _place_of(value) != place and _is_there(place):
                 raise RunError(
                     f"The run needs `{place['name']}` of the module `{place['module']}` in {place['folder']}, and "
                     "another module of that name is imported: rename one, or use rudel.load(run, custom_objects=...)."
@@ -142,16 +154,20 @@ def _place_of(value: Callable[..., object]) -> dict[str, str] | None:
     return {"module": value.__module__, "name": value.__qualname__, "folder": str(path.parents[up])}
 
 
-def lambda_layers(config: object, name: str = "") -> Iterator[str]:
-    """The names of the layers with lambdas."""
+def lambdas_in(config: object, place: str = "configuration") -> Iterator[str]:
+    """Where a model has lambdas: in its "layer `NAME`", or in an argument of `compile`, such as its "loss"."""
     if isinstance(config, dict):
         if config.get("class_name") == "__lambda__":
-            yield name
+            yield place
             return
         inner = config.get("config")
-        name = str(inner.get("name", name)) if isinstance(inner, dict) else name
-        for value in config.values():
-            yield from lambda_layers(value, name)
+        place = f"layer `{inner['name']}`" if isinstance(inner, dict) and "name" in inner else place
+        for key, value in config.items():
+            if key == "compile_config" and isinstance(value, dict):
+                for argument, given in value.items():
+                    yield from (argument for _ in lambdas_in(given))
+            else:
+                yield from lambdas_in(value, place)
     elif isinstance(config, list | tuple):
         for value in config:
-            yield from lambda_layers(value, name)
+            yield from lambdas_in(value, place)

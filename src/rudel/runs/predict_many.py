@@ -101,7 +101,9 @@ def predict_many(
         progress(done, len(files))
         yield from answers
     if journal:
-        write_predictions(Path(out or ""), [each for number in sorted(known) for each in known[number]])
+        config = directory.read_config()
+        target = config.get("options", {}).get("target", "") if config.get("recipe") == "table" else ""
+        write_predictions(Path(out or ""), [each for number in sorted(known) for each in known[number]], target)
         journal.remove()
 
 
@@ -233,4 +235,4 @@ def _answer(document: dict[str, Any]) -> Answer:
     if "reason" in document:
         return Unreadable(**document)
     ranking = [(str(name), float(value)) for name, value in document["ranking"]]
-    return Prediction(document["source"], document["outputs"], ranking)
+    return Prediction(document["source"], document["outputs"], ranking, document.get("unknown", ()))

@@ -50,20 +50,22 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) -> None:
+def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable], target: str = "") -> None:
     """Writes predictions, a row each, whole or not at all.
 
     The columns are `source`; of a classifier `class`, `probability`, and `p_NAME` for each class; of other models
-    `output_0`, `output_1`, ...; and `error`, where a file could not be read.
+    `target`, or `output_0`, `output_1`, ...; and `error`, where a file could not be read.
 
     Args:
         path: ends in `.csv` or `.parquet`.
         answers: in the order of the rows.
+        target: name of the only output; "" where it has none.
 
     Raises:
         DataError: it cannot be written.
     """
-    rows = [_row(each) for each in answers]
+    target = "" if target in ("source", "error") else target
+    rows = [_row(each, target) for each in answers]
     names = list(dict.fromkeys(name for row in rows for name in row))
     with writing(path), written_atomically(path) as file:
         if path.suffix == _PARQUET:
@@ -80,10 +82,12 @@ def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) ->
         file.write(text.getvalue().encode())
 
 
-def _row(answer: Prediction | Unreadable) -> dict[str, Any]:
+def _row(answer: Prediction | Unreadable, target: str) -> dict[str, Any]:
     source = {"source": printable(answer.source)}
     if isinstance(answer, Unreadable):
         return source | {"error": printable(answer.reason)}
+    if not answer.ranking and target and len(answer.outputs) == 1:
+        return source | {target: answer.outputs[0]}
     if not answer.ranking:
         return source | {f"output_{i}": value for i, value in enumerate(answer.outputs)}
     name, probability = answer.ranking[0]

@@ -27,7 +27,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from typing import Any
 
 from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError, option
 from rudel.files import expanded, write_json, written_atomically
+from rudel.runs.kept_log import keeping_log
 
 _LOCK = ".lock"
 _CONFIG = "config.json"
@@ -61,38 +61,24 @@ _ATTEMPTS, _PAUSE = 10, 0.01
 _log = logging.getLogger(__name__)
 
 
-class _Onward(logging.Handler):
-    """Passes records on to the root logger, without those that it would not get if no run kept a log."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__(logger.getEffectiveLevel())
-        self._is_last_resort = not logger.hasHandlers()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        root = logging.getLogger()
-        if root.handlers or self._is_last_resort:
-            root.handle(record)
-
-
-class _LogFile(logging.FileHandler):
-    """A log that does not report a full disk, of which the training's error tells."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is of logging
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
-
-
 @dataclass(frozen=True)
 class RunDirectory:
     """Paths and documents of a run; see the module for what they hold.
 
     Args:
-        path: the directory.
+        path: the directory; absolute in a training, which may change the working directory.
         lock: file descriptor of the held lock, or -1 when the run is only read.
+        given: the path as the user has given it; None for `path`.
     """
 
     path: Path
     lock: int = -1
+    given: Path | None = None
+
+    @property
+    def shown(self) -> Path:
+        """The path in messages."""
+        return self.given or self.path
 
     @property
     def model(self) -> Path:
@@ -103,7 +89,7 @@ class RunDirectory:
     def title(self) -> str:
         """The name of the run in messages, or of the model file that it was made of (`rudel.runs.model_as_run`)."""
         file = self.read_config().get("file")
-        return f"model {file}" if file else f"run {self.path}"
+        return f"model {file}" if file else f"run {self.shown}"
 
     @property
     def best(self) -> Path:
@@ -130,7 +116,7 @@ class RunDirectory:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Writes the requested configuration."""
-        with writing(self.path):
+        with writing(self.shown):
             write_json(self.path / _CONFIG, config)
 
     def write_plan(self, plan: dict[str, Any]) -> None:
@@ -139,23 +125,23 @@ class RunDirectory:
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Marks the run as finished."""
-        with writing(self.path):
+        with writing(self.shown):
             write_json(self.path / "summary.json", finite(summary))
 
     def mark_unfinished(self) -> None:
         """Takes the summary and the predictions away: the run is trained further."""
-        with writing(self.path):
+        with writing(self.shown):
             for name in ("summary.json", self.predictions.name):
                 (self.path / name).unlink(missing_ok=True)
 
     def write_metrics(self, records: Sequence[dict[str, Any]]) -> None:
         """Replaces the metrics by these records: those of before the checkpoint that a training resumes from."""
-        with writing(self.path), written_atomically(self.path / "metrics.jsonl") as file:
+        with writing(self.shown), written_atomically(self.path / "metrics.jsonl") as file:
             file.write("".join(json.dumps(finite(record)) + "\n" for record in records).encode())
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Adds the record of an epoch, or of an evaluation."""
-        with writing(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with writing(self.shown), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
 
     def keep_rounds(self, count: int) -> None:
@@ -163,34 +149,17 @@ class RunDirectory:
         path = self.path / "rounds.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
         done = [number for number, line in enumerate(lines, 1) if f'"round": {count},' in line]
-        with writing(self.path), written_atomically(path) as file:
+        with writing(self.shown), written_atomically(path) as file:
             file.write("".join(lines[: done[0] if done and count else 0]).encode())
 
     def append_round(self, record: dict[str, Any]) -> None:
         """Adds a round, or what happened to a host."""
-        with writing(self.path), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
+        with writing(self.shown), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
 
-    @contextlib.contextmanager
-    def keeping_log(self) -> Iterator[None]:
-        """Adds to log.txt what Rudel's modules log while the block lasts; other handlers get no more than before."""
-        logger, file = logging.getLogger("rudel"), _LogFile(self.log, encoding="utf-8", delay=True)
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-        level, propagates = logger.level, logger.propagate
-        added = [file, _Onward(logger)] if propagates else [file]
-        for handler in added:
-            logger.addHandler(handler)
-        logger.setLevel(min(logging.INFO, level or logging.INFO))
-        logger.propagate = False
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
-            logger.propagate = propagates
-            for handler in added:
-                logger.removeHandler(handler)
-            with contextlib.suppress(OSError):  # the disk is full, as the error under way says
-                file.close()
+    def keeping_log(self) -> contextlib.AbstractContextManager[None]:
+        """Adds to log.txt what Rudel's modules log while the block lasts; see `rudel.runs.kept_log`."""
+        return keeping_log(self.log)
 
     @contextlib.contextmanager
     def keeping_failure(self) -> Iterator[None]:
@@ -225,20 +194,21 @@ class RunDirectory:
                 (self.path / name).unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Lets another training use the directory; removes it if nothing was kept in it."""
+        """Lets another training use the directory; removes it if nothing was kept in it and nobody works in it."""
         if self.lock < 0:
             return
-        if [path.name for path in self.path.iterdir()] == [_LOCK]:
-            (self.path / _LOCK).unlink()
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
-                self.path.parent.rmdir()  # `runs`, if this was to be the first in it
+        with contextlib.suppress(OSError):
+            if [path.name for path in self.path.iterdir()] == [_LOCK]:
+                (self.path / _LOCK).unlink()
+                for folder in (self.path, self.path.parent):  # the latter is `runs`, if this was to be the first in it
+                    if not Path.cwd().is_relative_to(folder.resolve()):
+                        folder.rmdir()
         os.close(self.lock)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Makes one sentence of a full disk, or of a folder that cannot be written.
+    """Makes one sentence of a full disk, or of a folder that is gone or cannot be written.
 
     Raises:
         RunError: something below `path` could not be written.
@@ -246,10 +216,19 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if problem := gone(path, error):
+            raise RunError(problem) from error
         reason = error.strerror or str(error)
         raise RunError(
             f"The run {path} could not be written ({reason}): make room, then continue with {option('resume', True)}."
         ) from error
+
+
+def gone(run: Path, error: OSError) -> str:
+    """Says that the directory of a run was removed while it was written; "" where the error has another cause."""
+    if not isinstance(error, FileNotFoundError) or run.is_dir():
+        return ""
+    return f"The run {run} could not be written, because its folder is gone: train again, and leave the folder there."
 
 
 def path_of(run: str | Path | None) -> Path | None:
@@ -276,7 +255,7 @@ def create(path: Path, resume: bool) -> RunDirectory:
     try:
         path.mkdir(parents=True, exist_ok=True)
         _check_own(path)
-        lock = take_lock(path)
+        absolute, lock = path.absolute(), take_lock(path)
     except OSError as error:
         raise RunError(
             f"The run directory {path} cannot be written ({error.strerror}): give another with {option('run')}."
@@ -287,7 +266,7 @@ def create(path: Path, resume: bool) -> RunDirectory:
     except RunError:
         os.close(lock)
         raise
-    return RunDirectory(path, lock)
+    return RunDirectory(absolute, lock, path)
 
 
 def take_lock(path: Path) -> int:
@@ -431,7 +410,10 @@ def finite(value: Any) -> Any:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
+        return found
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import keras
 
 
-_rates: "weakref.WeakKeyDictionary[Any, tuple[float, float]]" = weakref.WeakKeyDictionary()
+_Rate = float | None
+_rates: "weakref.WeakKeyDictionary[Any, tuple[_Rate, _Rate]]" = weakref.WeakKeyDictionary()
 """By optimizers that were trained with: the rate that they were given, and the one that callbacks have left."""
 
 
@@ -34,12 +35,18 @@ def rate_remembered(model: "keras.Model") -> Iterator[None]:
     try:
         yield
     finally:
-        _rates[model.optimizer] = given, float(model.optimizer.learning_rate)
+        _rates[model.optimizer] = given, _rate_of(model)
 
 
-def _rates_of(model: "keras.Model") -> tuple[float, float]:
+def _rate_of(model: "keras.Model") -> _Rate:
+    """The learning rate of a model's optimizer; None for one of several optimizers, each with a rate of its own."""
+    rate = getattr(model.optimizer, "learning_rate", None)
+    return None if rate is None else float(rate)
+
+
+def _rates_of(model: "keras.Model") -> tuple[_Rate, _Rate]:
     """The learning rate that a model was given, and the one that it has."""
-    now = float(model.optimizer.learning_rate)
+    now = _rate_of(model)
     given, left = _rates.get(model.optimizer, (now, now))
     return (given if left == now else now), now
 
@@ -58,8 +65,8 @@ def identity_of(
         "precision": model.dtype_policy.name,
         "backend": backend_name(),
         "optimizer": type(model.optimizer).__name__,
+        "training data (fingerprint)": fingerprint_of(train),  # before the model, which may depend on it
         "model (fingerprint)": _fingerprint_of_model(model),
-        "training data (fingerprint)": fingerprint_of(train),
     }
     return run_directory.finite(identity)
 
@@ -80,7 +87,7 @@ def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, A
     for name, value in now.items():
         if name in before and before[name] != value:
             raise RunError(
-                f"The run {run.path} was begun with {name} {before[name]!r}, and this is {value!r}: "
+                f"The run {run.shown} was begun with {name} {before[name]!r}, and this is {value!r}: "
                 f"resume it as it was begun, or give another directory with {option('run')}."
             )
 

@@ -18,6 +18,8 @@ _NAMED = 3
 def copy_weights(model: "keras.Model", source: Path) -> str:
     """Copies the weights of another model that have the layer, the name and the shape of one of this model's.
 
+    Of a layer, all weights that both models have are copied, or none.
+
     Args:
         model: with weights; they are replaced.
         source: a run directory, or a `.keras` or `.h5` file. Nothing in a file is executed.
@@ -26,7 +28,8 @@ def copy_weights(model: "keras.Model", source: Path) -> str:
         A sentence on what was copied, and what was not.
 
     Raises:
-        RunError: there is no such run or file, it cannot be read, or it has no weight that the model could take.
+        RunError: there is no such run or file, it cannot be read, or it has no kernel (or other weight of two or more
+            dimensions) that the model could take.
         ModelError: the model has no weights yet.
     """
     if not model.weights:
@@ -36,11 +39,14 @@ def copy_weights(model: "keras.Model", source: Path) -> str:
         )
     there = _variables(_model_at(source))
     own = _variables(model)
-    fits = {name for name, variable in own.items() if name in there and there[name].shape == variable.shape}
-    rest = [f"{name} {_shape(own[name])}" + _instead(there.get(name)) for name in own if name not in fits]
-    if not fits:
+    known = {name for name in own if name in there}
+    unlike = {_layer_of(name) for name in known if there[name].shape != own[name].shape}
+    fits = {name for name in known if _layer_of(name) not in unlike}
+    rest = [f"{name} {_shape(own[name])}" + _instead(own[name], there.get(name)) for name in own if name not in fits]
+    kernels = {name for name, variable in own.items() if len(variable.shape) > 1} or own.keys()
+    if not fits & kernels:
         raise RunError(
-            f"No weight in {source} has the name and the shape of one of the recipe's model, which has "
+            f"No kernel in {source} has the name and the shape of one of the recipe's model, which has "
             f"{_listed(rest)}; it has {_listed([f'{name} {_shape(value)}' for name, value in there.items()])}."
         )
     for name in fits:
@@ -74,8 +80,12 @@ def _shape(variable: "keras.Variable") -> str:
     return f"({', '.join(map(str, variable.shape))})"
 
 
-def _instead(variable: "keras.Variable | None") -> str:
-    return "" if variable is None else f" instead of {_shape(variable)}"
+def _layer_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _instead(own: "keras.Variable", other: "keras.Variable | None") -> str:
+    return "" if other is None or other.shape == own.shape else f" instead of {_shape(other)}"
 
 
 def _listed(items: list[str]) -> str:

@@ -94,7 +94,7 @@ def _scalar(name: str, value: float) -> bytes:
 
 
 def _text(name: str, text: str) -> bytes:
-    tensor = _varint_field(1, _STRING) + _bytes(2, b"") + _bytes(8, text.encode())
+    tensor = _varint_field(1, _STRING) + _bytes(2, b"") + _bytes(8, text.encode(errors="backslashreplace"))
     metadata = _bytes(1, _bytes(1, b"text"))
     return _bytes(1, name.encode()) + _bytes(8, tensor) + _bytes(9, metadata)
 

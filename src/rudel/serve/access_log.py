@@ -19,7 +19,7 @@ class Access:
 
     Args:
         client: its address.
-        method, path: of the request.
+        method, path: of the request; empty where it could not be read.
         status: of the answer; 499 where the client was gone before it.
         seconds: from the beginning of the request to its answer.
         received, sent: bytes of the bodies.
@@ -86,7 +86,7 @@ def _as_text(access: Access) -> str:
     about = f"  {access.examples} examples" if access.examples > 1 else ""
     error = f"  {_printable(access.error)}" if access.error else ""
     now = datetime.datetime.now().strftime("%H:%M:%S")
-    asked = f"{access.method} {_printable(access.path)}"
+    asked = f"{access.method} {_printable(access.path)}".strip() or "-"
     return f"{now}  {access.status}  {asked}  {access.seconds * 1e3:.1f} ms{about}{error}\n"
 
 

@@ -137,8 +137,8 @@ class Application:
         receive: Receive,
         record: RequestRecord,
     ) -> Answer:
-        if scope["method"] != target.method:
-            raise Refusal(405, f"Use {target.method} here.", ((b"allow", target.method.encode()),))
+        if scope["method"] not in target.methods:
+            raise Refusal(405, f"Use {target.methods[0]} here.", ((b"allow", ", ".join(target.methods).encode()),))
         record.route = target.route
         if not target.computes:
             record.version = self._models.find(target.model, target.version) if target.model else None
@@ -156,11 +156,11 @@ class Application:
         return await self._in_thread(self._parsing, parse, len(body))
 
     async def _decoded(self, columns: Columns, version: Version, record: RequestRecord) -> Columns:
-        """Columns whose files, if there are any, are inputs of the model; decoded in a thread."""
+        """Columns whose files, if there are any, are inputs of the model; decoded, or only looked at, in a thread."""
         tensors, decode = version.loaded.signature.inputs, version.loaded.decode
         made = list(columns)
         for place, (column, tensor) in enumerate(zip(columns, tensors, strict=True)):
-            if is_encoded(column, tensor):
+            if is_encoded(column, tensor) or (decode and tensor.takes_images):
                 kind = version.loaded.files
                 call = partial(image_inputs.decode_all, column, tensor, decode, self._limits, record.began, kind)
                 made[place] = await self._in_thread(self._decoding, call, record.received)
@@ -204,6 +204,18 @@ class Application:
         finally:
             self._note(scope, record, status, sent, "")
 
+    def note_unread(self, client: str, status: int, seconds: float, error: str) -> None:
+        """Counts and logs a request that was refused before it could be read.
+
+        Args:
+            client: its address.
+            status: of the refusal.
+            seconds: that were waited for the request.
+            error: the sentence of the refusal.
+        """
+        self._metrics.others.count("other", status, seconds)
+        self._log.request(Access(client, "", "", status, seconds, 0, 0, "", "", 0, error))
+
     def _note(self, scope: Scope, record: RequestRecord, status: int, sent: int, error: str) -> None:
         seconds = time.perf_counter() - record.began
         version = record.version
@@ -218,7 +230,7 @@ class Application:
                 status,
                 seconds,
                 record.received,
-                sent,
+                sent if scope["method"] != "HEAD" else 0,
                 model,
                 number,
                 record.examples,

@@ -26,7 +26,7 @@ class Headers:
         encoding: how the body is compressed; empty where it is not.
         json_length: see `inference_documents.JSON_LENGTH`.
         authorization: as it is.
-        host: the name by which the client reached the server.
+        host: the name by which the client reached the server; None where it does not say, as in HTTP/1.0.
         waits: whether the client waits for a `100 Continue` before it sends the body.
     """
 
@@ -35,7 +35,7 @@ class Headers:
     encoding: str = ""
     json_length: bytes | None = None
     authorization: bytes = b""
-    host: str = ""
+    host: str | None = None
     waits: bool = False
 
 
@@ -49,7 +49,7 @@ def read_headers(scope: Scope) -> Headers:
         found.get(b"content-encoding", b"").strip().lower().decode("latin-1"),
         found.get(b"inference-header-content-length"),
         found.get(b"authorization", b""),
-        found.get(b"host", b"").decode("latin-1"),
+        found[b"host"].decode("latin-1") if b"host" in found else None,
         found.get(b"expect", b"").lower() == b"100-continue",
     )
 

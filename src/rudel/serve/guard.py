@@ -1,4 +1,7 @@
-"""The requests that the server answers: those that address it by a name of its own and carry the token."""
+"""The requests that the server answers: those that address it by a name of its own and carry the token.
+
+A request that gives no name, as HTTP/1.0 allows, does not come from a web site: browsers always send one.
+"""
 
 import hmac
 from dataclasses import dataclass
@@ -32,7 +35,7 @@ class Guard:
         Raises:
             Refusal: the host name (403) or the token (401) is wrong.
         """
-        if self.is_local and not is_own(headers.host, self.allowed):
+        if self.is_local and headers.host is not None and not is_own(headers.host, self.allowed):
             raise Refusal(
                 403,
                 "The header `Host` names another computer: use `localhost`, or behind a proxy start the server with "

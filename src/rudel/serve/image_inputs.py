@@ -6,15 +6,15 @@ decoded, and the time limit is checked before each image.
 
 import io
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rudel.data.images.jpeg import frame
 from rudel.data.photographs import MOST_PIXELS, check_scans, decode
-from rudel.data.pictures import sides_of
+from rudel.data.pictures import other_numbers, sides_of
 from rudel.errors import DataError, RudelError
 from rudel.serve.model_signature import OPEN, Signature, Tensor
 from rudel.serve.refusal import Refusal, bad
@@ -43,27 +43,37 @@ class Files:
     unit: str
 
 
-IMAGES = Files(("image/jpeg", "image/png"), "images", "pixels")
+EXPORTED = Files(("image/jpg", "image/jpeg", "image/png"), "images", "pixels")
+"""Images that a model from `rudel export` decodes itself."""
 
-_FORMATS = ("JPEG", "PNG")
+IMAGES = replace(EXPORTED, types=("image/webp", *EXPORTED.types))
+
+_FORMATS = ("WEBP", "JPEG", "PNG")
 _NAME = "The picture"
+_TOO_LARGE = f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller."
+_UNREADABLE = f"{_NAME} is not a WebP, JPEG or PNG file that can be read."
 
 
-def reader(signature: Signature, read_image: Callable[[Any], Any] | None) -> Decode | None:
+def reader(
+    signature: Signature, read_image: Callable[[Any], Any] | None, learned_from: Sequence[float] | None = None
+) -> Decode | None:
     """Conversion of encoded images to inputs; None for a model that takes no image.
 
     Args:
         signature: of the model.
         read_image: of its recipe, if that has one: a Pillow image to an input.
+        learned_from: the range of the inputs in training; see `rudel.data.pictures.other_numbers`.
     """
     if len(signature.inputs) != 1:
         return None
     shape = signature.inputs[0].shape
+    if signature.inputs[0].takes_images:
+        return _admitted
     if signature.inputs[0].dtype == "bytes":
         return lambda content, admit: np.array(content, object)
     if read_image:
         return lambda content, admit: _by_recipe(content, read_image, shape, admit)
-    sides = None if OPEN in shape else sides_of(shape)
+    sides = None if OPEN in shape or other_numbers(learned_from) else sides_of(shape)
     return sides and (lambda content, admit: decode(content, *sides, name=_NAME, admit=admit).reshape(shape))
 
 
@@ -111,7 +121,33 @@ def decode_all(
     return checked(np.stack(inputs), tensor)
 
 
+def _admitted(content: bytes, admit: Admit) -> np.ndarray:
+    """A file as it is, for a model that decodes it; of other formats than the usual ones, nothing is known."""
+    if content.startswith((b"\xff\xd8", b"\x89PNG")):
+        _opened(content, admit)
+    return np.array(content, object)
+
+
 def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[int, ...], admit: Admit) -> np.ndarray:
+    image = _opened(content, admit)
+    try:
+        image.load()
+        array = np.asarray(read_image(image))
+    except RudelError:
+        raise
+    except Exception as error:  # a damaged file makes Pillow raise almost anything
+        raise DataError(_UNREADABLE) from error
+    if array.size != int(np.prod(shape)):
+        raise DataError(f"{_NAME} becomes an input of shape {array.shape}, and the model takes {shape}.")
+    return array.reshape(shape)
+
+
+def _opened(content: bytes, admit: Admit) -> Any:
+    """A Pillow image, still without its pixels.
+
+    Raises:
+        DataError: it is none, or has too many pixels or scans.
+    """
     from PIL import Image
 
     check_scans(content, _NAME)
@@ -119,17 +155,11 @@ def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[in
         if content.startswith(b"\xff\xd8"):
             frame(content)  # where there is none, Pillow would look for it byte by byte
         image = Image.open(io.BytesIO(content), formats=_FORMATS)
-        if image.width * image.height > MOST_PIXELS:
-            raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.")
-        admit(image.width * image.height)
-        image.load()
-        array = np.asarray(read_image(image))
-    except RudelError:
-        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.") from None
-    except Exception as error:  # a damaged file makes Pillow raise almost anything
-        raise DataError(f"{_NAME} is not a JPEG or PNG file that can be read.") from error
-    if array.size != int(np.prod(shape)):
-        raise DataError(f"{_NAME} becomes an input of shape {array.shape}, and the model takes {shape}.")
-    return array.reshape(shape)
+        raise DataError(_TOO_LARGE) from None
+    except Exception as error:
+        raise DataError(_UNREADABLE) from error
+    if image.width * image.height > MOST_PIXELS:
+        raise DataError(_TOO_LARGE)
+    admit(image.width * image.height)
+    return image

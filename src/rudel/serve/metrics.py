@@ -39,6 +39,12 @@ class Metrics:
             "rudel_batch_seconds", "Seconds that a batch was computed for.", _VERSION, buckets=_SECONDS, **about
         )
         self._waiting = Gauge("rudel_requests_waiting", "Requests that wait for a model.", _VERSION, **about)
+        self._load_failed = Gauge(
+            "rudel_load_failed",
+            "1 where a version of the model that is there now could not be loaded, else 0.",
+            ("model",),
+            **about,
+        )
         self.others = RequestMetrics(requests, seconds, ("", ""))
         """Those that concern no model."""
 
@@ -46,13 +52,20 @@ class Metrics:
         """The metrics of a version that is served from now on."""
         return VersionMetrics(self._families, self._rows, self._batch_seconds, self._waiting, (model, str(number)))
 
+    def load_failed(self, model: str, failed: bool) -> None:
+        """Shows whether a version of a model that is there now could not be loaded."""
+        self._load_failed.labels(model).set(failed)
+
     def text(self, accept: str) -> tuple[bytes, str]:
         """All of it as a document, and its content type.
 
         Args:
             accept: the formats that the client can read, as in HTTP's header.
         """
-        encode, content_type = choose_encoder(accept)
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # of a version that is not a number
+            encode, content_type = choose_encoder("")
         return encode(self._registry), content_type
 
 

@@ -45,6 +45,11 @@ class Tensor:
     gaps: bool = False
 
     @property
+    def takes_images(self) -> bool:
+        """Whether the model itself decodes images, as a SavedModel of `rudel export` does."""
+        return (self.name, self.shape, self.dtype) == ("image_bytes", (), "bytes")
+
+    @property
     def v2_name(self) -> str:
         """Its datatype in the Open Inference Protocol."""
         return V2_NAMES[self.dtype]
@@ -73,6 +78,15 @@ class Tensor:
         """
         sizes = ["any" if size == OPEN else str(size) for size in self.shape]
         return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def may_be_missing(shape: tuple[int, ...], dtype: str) -> bool:
+    """Whether an input of an exported model may be a column of a table, in which NaN stands for a missing number.
+
+    >>> may_be_missing((), "float32"), may_be_missing((4,), "float32"), may_be_missing((), "int8")
+    (True, False, False)
+    """
+    return not shape and np.dtype(dtype).kind == "f"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """Sources of `rudel serve`: runs, folders of versions, and exported models, and when these have changed.
 
 RUN/                a run that is finished; trained again, it is the next version
-FOLDER/1, 2, ...    versions, each a run, a SavedModel, a .tflite file or a folder with one
-MODEL.tflite        as `rudel export` makes it, or from elsewhere
+FOLDER/1, 2, ...    versions, each a run, a SavedModel, a model file or a folder with one
+MODEL.tflite        as `rudel export` makes it, or from elsewhere; replaced, it is the next version
+MODEL.keras, .h5    the same, as Keras saves it
 SAVEDMODEL/         the same
 """
 
+import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +17,19 @@ from typing import Literal
 
 from rudel.errors import RunError, ServeError
 from rudel.files import expanded
+from rudel.runs.model_as_run import SUFFIXES, as_run, class_names
+from rudel.runs.run_directory import RunDirectory, open_finished
 from rudel.serve.runtimes.runtime import Loaded
 
-Kind = Literal["run", "litert", "savedmodel"]
+Kind = Literal["run", "keras", "litert", "savedmodel"]
 Mark = tuple[tuple[str, int, int, int], ...]
 """Names, inodes, sizes and times of the files that a model is read from: another mark means another model."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
+_FILES: dict[str, Kind] = {".tflite": "litert", **dict.fromkeys(SUFFIXES, "keras")}
+"""Kinds of model files; of several in a folder, or of one number, the first kind is served."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +39,24 @@ class Source:
     Args:
         name: what clients call it.
         path: where it is.
-        file: the model file that `path` was made of, if any.
-        problem: why it cannot be served, as far as that is known already.
     """
 
     name: str
     path: Path
-    file: Path | None = None
-    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How model files are read.
+
+    Args:
+        classes, code, unsafe, within: see `rudel.runs.model_as_run.as_run`.
+    """
+
+    classes: str | None = None
+    code: Path | None = None
+    unsafe: bool = False
+    within: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -73,14 +91,19 @@ def read_sources(arguments: Sequence[str]) -> list[Source]:
         if not equals or "/" in name or Path(argument).exists():
             name, place = "", argument
         path = expanded(place)
-        own = path.resolve().name
-        name = name or (path.stem if path.suffix in (".tflite", ".keras", ".h5") else own)
+        own = Path(os.path.abspath(path))  # noqa: PTH100  # a link keeps its name, wherever it leads
+        if not name:
+            name = own.stem if own.suffix in _FILES else own.name
+            name = name if _NAME.fullmatch(name) else _UNUSABLE.sub("-", name).strip("._-")
         if not _NAME.fullmatch(name):
             raise ServeError(
-                f"`{name}` cannot be the name of a model: give one by NAME={place}, of letters and digits."
+                f"`{name or own.name}` cannot be the name of a model: give one by NAME={shlex.quote(place)}, of "
+                "letters and digits."
             )
         if any(source.name == name for source in sources):
-            raise ServeError(f"Two models would be called `{name}`: give one of them another name by NAME={place}.")
+            raise ServeError(
+                f"Two models would be called `{name}`: give one of them another name by NAME={shlex.quote(place)}."
+            )
         sources.append(Source(name, path))
     return sources
 
@@ -89,26 +112,28 @@ def find_versions(source: Source) -> list[Found]:
     """The versions of a model that can be loaded now, oldest first; without those that are not finished.
 
     Raises:
-        ServeError: there is nothing that could be one.
+        ServeError: there is nothing that could be one, or two have the same number.
         RunError: it is a run that is not finished.
     """
     path = source.path
-    if source.problem:
-        raise source.problem
     if not path.exists():
-        raise ServeError(
-            f"There is nothing at {path}: give a run, a folder of versions, a .tflite file or a SavedModel."
-        )
+        raise ServeError(f"There is nothing at {path}: give a run, a folder of versions, a model file or a SavedModel.")
     numbered = _numbered(path) if path.is_dir() else []
     if not numbered:
         return [_found(path, None)]
     found = []
     problems: list[Exception] = []
-    for child in numbered:
+    numbers: dict[int, Path] = {}
+    for child in sorted(numbered):
+        number = int(child.stem)
         try:
-            found.append(_found(child, int(child.stem)))
+            found.append(_found(child, number))
         except (ServeError, RunError) as error:
             problems.append(error)
+            continue
+        if number in numbers:
+            raise ServeError(f"{numbers[number]} and {child} are both version {number}: rename or remove one of them.")
+        numbers[number] = child
     if not found and problems:
         raise problems[0]
     return sorted(found, key=lambda each: each.number or 0)
@@ -119,55 +144,90 @@ def numbers_there(source: Source) -> set[int]:
     return {int(child.stem) for child in _numbered(source.path)} if source.path.is_dir() else set()
 
 
-def load(found: Found, most: int) -> Loaded:
+def model_files(source: Source) -> list[Path]:
+    """The model files of a source: its own, or those of the versions in a folder."""
+    children = _numbered(source.path) if source.path.is_dir() else []
+    files = [_file_of(path) for path in children or [source.path]]
+    return [file for file in files if file]
+
+
+def load(found: Found, most: int, options: FileOptions) -> Loaded:
     """Loads a version.
 
     Args:
         found: where it is.
         most: the largest batch.
+        options: for a model file.
 
     Raises:
+        OptionError: the options do not fit the model file.
         RudelError: it cannot be loaded.
     """
-    if found.kind == "run":
+    if found.kind in ("run", "keras"):
         from rudel.serve.runtimes.keras_runtime import load_run
 
-        return load_run(found.path, most)
+        if found.kind == "run":
+            return load_run(found.path, most)
+        with as_run(found.path, options.classes, options.code, options.unsafe, options.within) as run:
+            return load_run(run, most)
     if found.kind == "litert":
         from rudel.serve.runtimes.litert_runtime import load_litert
 
-        return load_litert(found.path)
+        return load_litert(found.path, class_names(options.classes))
     from rudel.serve.runtimes.savedmodel_runtime import load_savedmodel
 
     return load_savedmodel(found.path)
 
 
 def _numbered(path: Path) -> list[Path]:
-    """The versions in a folder; none in a folder that is a model itself."""
-    if (path / "config.json").is_file() or (path / "saved_model.pb").is_file():
+    """The versions in a folder; none in a folder that is a model itself.
+
+    Nor in one with a single model file of a kind that comes before those of all numbered files: `net.tflite` beside
+    `10.keras`.
+    """
+    if _is_model(path):
         return []
-    return [child for child in path.iterdir() if _VERSION.fullmatch(child.stem) and child.suffix in ("", ".tflite")]
+    kinds = ("", *_FILES)
+    found = [child for child in path.iterdir() if _VERSION.fullmatch(child.stem) and child.suffix in kinds]
+    ranks = {child: kinds.index(child.suffix) for child in found}
+    own = _file_of(path)
+    if own and all(rank > kinds.index(own.suffix) for rank in ranks.values()):
+        return []
+    return [
+        child
+        for child in found
+        if not any(other.stem == child.stem and 0 < ranks[other] < ranks[child] for other in found)
+    ]
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / "config.json").is_file() or (folder / "saved_model.pb").is_file()
+
+
+def _file_of(path: Path) -> Path | None:
+    """The model file at a path, or the only one of its kind in a folder that is not a model itself."""
+    if path.is_file():
+        return path if path.suffix in _FILES else None
+    files = () if _is_model(path) else [sorted(path.glob(f"*{suffix}")) for suffix in _FILES]
+    found = next((of_a_kind for of_a_kind in files if of_a_kind), [])
+    return found[0] if len(found) == 1 else None
 
 
 def _found(path: Path, number: int | None) -> Found:
+    if file := _file_of(path):
+        of_run = file != path and file in (RunDirectory(path).model, RunDirectory(path).best)
+        read = sorted(path.rglob("*")) if of_run else [file]  # it may be a run that is still copied here
+        return Found(file, _FILES[file.suffix], number, _mark(*read))
     if path.is_file():
-        if path.suffix != ".tflite":
-            raise ServeError(
-                f"{path} cannot be served: give a run, a folder of versions, a .tflite file or a SavedModel."
-            )
-        return Found(path, "litert", number, _mark(path))
+        raise ServeError(f"{path} cannot be served: give a run, a folder of versions, a model file or a SavedModel.")
     if (path / "config.json").is_file():
-        from rudel.runs.run_directory import open_finished
-
         run = open_finished(path)
         return Found(path, "run", number, _mark(run.model, path / "summary.json"))
     if (path / "saved_model.pb").is_file():
         return Found(path, "savedmodel", number, _mark(*sorted(path.rglob("*"))))
-    files = sorted(path.glob("*.tflite"))
-    if len(files) == 1:
-        return Found(files[0], "litert", number, _mark(files[0]))
     raise ServeError(
-        f"There is no run at {path}, no SavedModel, and no single .tflite file: nothing that can be served."
+        f"There is no run at {path}, no SavedModel, and no single model file ({', '.join(_FILES)}): nothing that can "
+        "be served."
     )
 
 

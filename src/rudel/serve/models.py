@@ -52,13 +52,18 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """Of all models."""
-        return sorted(self._versions)
+        """Of all models, also of those that cannot be served."""
+        return sorted(self._versions.keys() | self._unserved.keys())
+
+    @property
+    def unserved(self) -> dict[str, str]:
+        """Why models cannot be served, by their names."""
+        return dict(sorted(self._unserved.items()))
 
     @property
     def all(self) -> list[Version]:
-        """All versions of all models."""
-        return [version for name in self.names for version in self._versions[name].values()]
+        """All versions of all models that are served."""
+        return [version for name in sorted(self._versions) for version in self._versions[name].values()]
 
     def versions(self, name: str) -> list[int]:
         """The numbers of the versions of a model.
@@ -90,9 +95,18 @@ class Models:
             raise missing(f"The model `{name}` has no version `{number[:100]}`: there are {numbers}.")
         return found
 
-    def cannot_serve(self, name: str, reason: str) -> None:
-        """Answers requests for a model with a reason, a sentence, until a version of it is put."""
-        self._unserved[name] = reason
+    def cannot_load(self, name: str, reason: str) -> None:
+        """Notes that a version of a model could not be loaded.
+
+        Where no other is served, requests are answered with the reason, a sentence, until one is put.
+        """
+        self.note_failed(name, True)
+        if not self._versions.get(name):
+            self._unserved[name] = reason
+
+    def note_failed(self, name: str, failed: bool) -> None:
+        """Shows whether a version of a model that is there now could not be loaded."""
+        self._metrics.load_failed(name, failed)
 
     def put(self, name: str, number: int, loaded: Loaded, seconds: float, *, alone: bool = False) -> None:
         """Serves a version from now on, in the place of one with the same number, or of all others (`alone`).

@@ -32,8 +32,10 @@ def other_routes(models: Models, protocols: Sequence[ServingProtocol], metrics: 
         return Response(content, headers={"content-type": content_type})
 
     def show_front(request: Request) -> Response:
-        served = {name: [str(number) for number in models.versions(name)] for name in models.names}
-        return _json({"models": served, "openapi": "/openapi.json", "metrics": "/metrics"})
+        names = [name for name in models.names if name not in models.unserved]
+        served = {name: [str(number) for number in models.versions(name)] for name in names}
+        about = {"models": served, "unserved": models.unserved}
+        return _json(about | {"openapi": "/openapi.json", "metrics": "/metrics"})
 
     routes = [
         _get("/", show_front),

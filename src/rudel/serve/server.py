@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rudel.errors import ServeError
 from rudel.listening import is_loopback, listener
 from rudel.serve.access_log import AccessLog, Style
-from rudel.serve.model_sources import Source
+from rudel.serve.model_sources import FileOptions, Source
 from rudel.serve.server_limits import Limits
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Settings:
         allowed: names other than this computer's by which clients may reach a server on loopback.
         log: how requests are logged.
         limits: what clients may ask for.
+        files: how model files are read.
     """
 
     host: str = "127.0.0.1"
@@ -49,6 +50,7 @@ class Settings:
     allowed: tuple[str, ...] = ()
     log: Style = "text"
     limits: Limits = field(default_factory=Limits)
+    files: FileOptions = field(default_factory=FileOptions)
 
 
 def check_packages() -> None:
@@ -116,13 +118,14 @@ async def _serve(
 
     log, metrics = AccessLog(settings.log), Metrics()
     models = Models(settings.limits, metrics)
-    watching = Watching(sources, models, settings.limits, log.message)
+    watching = Watching(sources, models, settings.limits, settings.files, log.message)
     await watching.load_all()
     if settings.token is None and not is_loopback(listening.getsockname()[0]):
         log.message(f"Anybody who reaches {settings.host} can use the models: require a token with --token-file.")
     other = other_routes(models, PROTOCOLS, metrics, settings.token is not None)
     guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
-    web = Web(Application(models, settings.limits, metrics, log, guard, PROTOCOLS, other), settings.limits)
+    application = Application(models, settings.limits, metrics, log, guard, PROTOCOLS, other)
+    web = Web(application, settings.limits, application.note_unread)
     gc.collect()
     gc.freeze()  # the models stay: no need to look through them again and again
     tasks = [asyncio.create_task(task) for task in (watching.watch(), _tick(models, web))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.serve.model_signature import Tensor
+from rudel.serve.model_signature import OPEN, Tensor
 from rudel.serve.refusal import bad
 
 _EXACT = 2.0**53
@@ -55,14 +55,19 @@ def filled(values: Sequence[Any], tensor: Tensor) -> Sequence[Any]:
 
 
 def column_of_bytes(contents: Sequence[bytes], tensor: Tensor) -> np.ndarray:
-    """The column of plain bytes where the model takes these, and else of encoded images (`is_encoded`).
+    """The column of plain bytes where the model takes these, one for an example, and else of encoded images.
+
+    For these, see `is_encoded`.
 
     Raises:
-        Refusal: the input takes bytes of another shape.
+        Refusal: the input takes several for an example.
     """
     column = np.empty(len(contents), object)
     column[:] = contents
-    return checked(column, tensor) if tensor.dtype == "bytes" else column
+    if tensor.dtype != "bytes":
+        return column
+    is_one = all(size in (1, OPEN) for size in tensor.shape)
+    return checked(column.reshape(-1, *(1 for _ in tensor.shape)) if is_one else column, tensor)
 
 
 def is_encoded(column: np.ndarray, tensor: Tensor) -> bool:
@@ -149,11 +154,16 @@ def _whole(array: np.ndarray) -> np.ndarray:
 
 
 def _bytes(row: object, tensor: Tensor) -> bytes:
+    for _ in tensor.shape if tensor.dtype == "bytes" else ():
+        row = row[0] if isinstance(row, list) and len(row) == 1 else row
     if isinstance(row, str):
         return row.encode()
     if not isinstance(row, dict) or row.keys() != {"b64"} or not isinstance(row["b64"], str):
+        if tensor.dtype == "bytes" and not tensor.takes_images:
+            raise bad(f'The input `{tensor.name}` takes texts, or bytes as {{"b64": "..."}}.')
         raise bad(f'Not all examples of the input `{tensor.name}` are {{"b64": "..."}}.')
     try:
-        return base64.b64decode(row["b64"], validate=True)
+        return base64.b64decode("".join(row["b64"].split()), validate=True)  # programs break it into lines
     except (binascii.Error, ValueError):
-        raise bad(f"An example of the input `{tensor.name}` is no base64.") from None
+        address = ": send what follows the comma" if row["b64"].startswith("data:") else ""
+        raise bad(f"An example of the input `{tensor.name}` is not base64{address}.") from None

@@ -27,6 +27,9 @@ require(
 
 _HEADER_SECONDS = 10.0
 
+Refused = Callable[[str, int, float, str], None]
+"""Called with the client's address, the status, the seconds that were waited for the request, and the sentence."""
+
 
 class Web:
     """A web server for one application.
@@ -34,14 +37,15 @@ class Web:
     Args:
         application: by ASGI.
         limits: of times and connections.
+        on_refusal: called for each request that is refused before the application gets it; see `Refused`.
     """
 
-    def __init__(self, application: Any, limits: Limits) -> None:
+    def __init__(self, application: Any, limits: Limits, on_refusal: Refused) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._limits = limits
         config = uvicorn.Config(
             application,
-            http=_protocol(limits),
+            http=_protocol(limits, on_refusal),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -88,6 +92,7 @@ class _Protocol(HttpToolsProtocol):
     """A connection."""
 
     most = 0
+    refused: Refused
     waits_since = 0.0
     """When it began to wait for headers, by the monotonic clock; 0 while it does not."""
 
@@ -107,9 +112,9 @@ class _Protocol(HttpToolsProtocol):
 
     def give_up(self) -> None:
         """Closes it because no request comes."""
-        self.waits_since = 0.0
         if self.cycle is None or self.cycle.response_complete:
             self._end(408, "The headers of the request came too slowly.")
+        self.waits_since = 0.0  # also where it is in the middle of an answer
 
     def send_400_response(self, msg: str) -> None:
         """Answers a request that uvicorn cannot read; called by uvicorn."""
@@ -124,7 +129,10 @@ class _Protocol(HttpToolsProtocol):
         head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n"
         self.transport.write(head % (status, reason, len(body), header) + body)
         self.transport.close()
+        waited = time.monotonic() - self.waits_since if self.waits_since else 0.0
+        self.waits_since = 0.0
+        self.refused(self.client[0] if self.client else "", status, waited, sentence)
 
 
-def _protocol(limits: Limits) -> type[_Protocol]:
-    return type("Protocol", (_Protocol,), {"most": limits.connections})
+def _protocol(limits: Limits, on_refusal: Refused) -> type[_Protocol]:
+    return type("Protocol", (_Protocol,), {"most": limits.connections, "refused": staticmethod(on_refusal)})

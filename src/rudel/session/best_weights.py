@@ -80,13 +80,13 @@ class Watch:
             self.observe(record)
 
 
-def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable[str]) -> Watch:
+def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable[str] | None) -> Watch:
     """A watch for a training.
 
     Args:
         options: with the metric, and when to end.
         metrics: the model's metric objects, which may know what is better.
-        names: what an evaluation of this training tells.
+        names: of the metrics of a span; None where the model's own steps decide that, see `check_known`.
 
     Raises:
         OptionError: there is no such metric, or nobody knows which of its values are better.
@@ -95,9 +95,8 @@ def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable
 
     if (monitor := options.watched) is None:
         return Watch(None)
-    if monitor not in (known := sorted(names)):
-        hint = " (there is no validation data)" if monitor.startswith("val_") and not _has_validation(known) else ""
-        raise OptionError(f"This training has no metric `{monitor}` to monitor{hint}: it has {', '.join(known)}.")
+    if names is not None:
+        check_known(monitor, names)
     bare = monitor.removeprefix("val_")
     directions = {getattr(m, "name", ""): metric_direction(m) for m in metrics}
     sign = {"up": 1, "down": -1}.get(directions.get(bare.partition("/")[0]) or "") or better(monitor)
@@ -109,19 +108,30 @@ def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable
     return Watch(monitor, sign, options.stop_early)
 
 
+def check_known(monitor: str | None, names: Iterable[str]) -> None:
+    """Refuses to monitor a metric that a training does not have.
+
+    Raises:
+        OptionError: says which ones it has.
+    """
+    if monitor is not None and monitor not in (known := sorted(names)):
+        hint = " (there is no validation data)" if monitor.startswith("val_") and not _has_validation(known) else ""
+        raise OptionError(f"This training has no metric `{monitor}` to monitor{hint}: it has {', '.join(known)}.")
+
+
 def path_of(run: Path, step: int) -> Path:
     """The path of the best weights, if they are those of this step."""
     return run / checkpoints.FOLDER / f"best-{step:010d}.npz"
 
 
-def save(run: Path, checkpoint: Checkpoint, before: int | None) -> None:
-    """Keeps the best weights, and those that were the best when the last checkpoint was written.
+def save(run: Path, checkpoint: Checkpoint, before: Iterable[int | None]) -> None:
+    """Keeps the best weights, and those of the steps `before`, which a resumed training would know as the best.
 
     Raises:
         CheckpointError: they cannot be written.
     """
     checkpoints.write(path_of(run, checkpoint.step), checkpoint)
-    prune(run, {checkpoint.step, before})
+    prune(run, {checkpoint.step, *before})
 
 
 def prune(run: Path, steps: Iterable[int | None]) -> None:

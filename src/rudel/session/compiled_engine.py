@@ -41,10 +41,6 @@ class Devices(Protocol):
         """Puts a state into the model's variables."""
         ...
 
-    def put(self, values: list[np.ndarray]) -> list[Any]:
-        """Metrics variables, where the loop wants them."""
-        ...
-
     def release(self, model: "keras.Model") -> None:
         """Frees what the model holds besides the state that was read: the loop has it now."""
         ...
@@ -213,8 +209,8 @@ class CompiledEngine:
         session, model, position = self._session, self._session.model, self._session.position
         if position.step == (position.records[-1]["step"] if position.records else session.first_step):
             session.callbacks.on_epoch_begin(number)
-            metrics = self._devices.put(session.initial_metrics)
-            self._state = self._devices.read(model)._replace(metrics=metrics)
+            model.reset_metrics()
+            self._state = self._devices.read(model)
         end = session.spans.last(number)
         if self._decisions.stop(bool(model.stop_training)):  # asked for before the first step, which Keras takes
             end = min(end, position.step + 1)
@@ -222,7 +218,7 @@ class CompiledEngine:
         self.write()
         if self._feed:
             self._feed.end_epoch(position.step)
-        logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model))
+        logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model, "train_step"))
         if evaluator := self._evaluator:
             compiled = evaluator.compile_seconds
             logs |= session.evaluate(lambda: self._evaluate(evaluator))
@@ -234,9 +230,7 @@ class CompiledEngine:
         self._state = self._devices.read(model)
         session.add_record(session.record_of(number, logs))
         position.stopped = bool(model.stop_training)
-        if session.done or self._save_is_due():
-            self._save()
-        session.act_on_interrupt()
+        self._save_and_act()
 
     def _evaluate(self, evaluator: Evaluator) -> dict[str, float]:
         """The metrics of the model, in which stays what an evaluation changes, as the states of random generators."""
@@ -283,9 +277,7 @@ class CompiledEngine:
                 if session.model.stop_training:
                     break
             if done < end:
-                if self._save_is_due():
-                    self._save()
-                session.act_on_interrupt()
+                self._save_and_act()
             began = time.perf_counter()
         return as_floats(progress.logs)
 
@@ -342,8 +334,18 @@ class CompiledEngine:
         left = self._session.steps_to_checkpoint()
         return self._steps_a_block if left is None else min(self._steps_a_block, left)
 
-    def _save_is_due(self) -> bool:
-        return self._decisions.save_is_due(self._session.checkpoint_is_due(), self._wanted_steps())
+    def _save_and_act(self) -> None:
+        """Saves a checkpoint where one is due, and ends the training if it was interrupted.
+
+        A signal may come at any moment: one after which nothing was saved here is acted on at the next such point.
+        """
+        session = self._session
+        due = session.done or self._decisions.save_is_due(session.checkpoint_is_due(), self._wanted_steps())
+        interrupted = session.interrupts.received
+        if due or interrupted:
+            self._save()
+        if interrupted or session.done:
+            session.act_on_interrupt()
 
     def _save(self) -> None:
         if self._decisions.keeps:

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM, held back until the training is at a point from which it can be resumed exactly."""
+"""Ctrl-C and SIGTERM, held back until the training is at a point from which it can be resumed exactly.
+
+A handler of the user's own is left alone: it runs at once, as in a training by Keras. Those of Python, of `asyncio.run`
+and of Rudel, such as those of a training around this one, wait.
+"""
 
 import signal
 import sys
@@ -8,7 +12,7 @@ from typing import Any
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT or SIGTERM is only noted; a second one acts as usual.
+    """While it is entered, the first SIGINT or SIGTERM is only noted; a second one, or one that the user handles, acts.
 
     Limit: Python delivers signals to the main thread alone; in other threads nothing changes.
     """
@@ -20,7 +24,7 @@ class Interrupts:
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                if _can_wait(signal.getsignal(number)):
                     self._usual[number] = signal.signal(number, self._note)
         return self
 
@@ -58,3 +62,11 @@ class Interrupts:
         for number, handler in self._usual.items():
             signal.signal(number, handler)
         self._usual = {}
+
+
+def _can_wait(handler: Any) -> bool:
+    """Whether a handler is not the user's, but Python's default, or a function or method of Rudel or `asyncio.run`."""
+    if handler in (signal.SIG_DFL, signal.default_int_handler):
+        return True
+    module = getattr(getattr(handler, "func", handler), "__module__", None) or ""  # that of asyncio is a partial
+    return module == "asyncio.runners" or module.partition(".")[0] == "rudel"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, batch_size_of
+from rudel.loop.batch_sizes import batch_size_of
 from rudel.loop.schedule import Schedule
 from rudel.session.training_options import TrainingOptions
 
@@ -52,8 +52,7 @@ class Job:
         """Examples a step of the evaluation."""
         if isinstance(self.validation, BatchStream):
             return len(self.validation.first)
-        size = self.options.validation_batch_size or max(self.schedule.batch_size, DEFAULT_BATCH_SIZE)
-        size = batch_size_of(self.model, size)
+        size = batch_size_of(self.model, self.options.validation_batch_size, self.schedule.batch_size)
         return min(size, len(self.validation) if self.validation else 1)
 
 

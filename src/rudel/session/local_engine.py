@@ -3,9 +3,6 @@
 import platform
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, compile_training
 from rudel.loop.evaluation import Evaluator, make_evaluator
@@ -41,10 +38,6 @@ class OneDevice:
     def write(self, model: "keras.Model", state: ModelState) -> None:
         """See `Devices`."""
         model_state.write(model, state)
-
-    def put(self, values: list[np.ndarray]) -> list[Any]:
-        """See `Devices`."""
-        return jax.device_put(values)
 
     def release(self, model: "keras.Model") -> None:
         """See `Devices`."""

@@ -15,10 +15,10 @@ from rudel.backend import backend_name
 from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
-from rudel.errors import CheckpointError
+from rudel.errors import CheckpointError, DataError, ModelError
 from rudel.loop import model_state
 from rudel.loop.classification import as_probabilities, class_labels, ignored_class
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict, predictions
+from rudel.loop.evaluation import evaluate, predict, predictions
 from rudel.loop.metric_values import by_class_name
 from rudel.report.predictions import Predictions, join, save, summarise
 from rudel.runs import checkpoint as checkpoints
@@ -76,13 +76,17 @@ def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], s
     from rudel.report.report_page import write_report
 
     model = session.job.model
-    with run_directory.writing(run.path):
+    with run_directory.writing(run.shown):
         save_model(model, run.model)
         if session.best:
             _keep_best(run, model, session.best.step)
         elif session.watch.metric:
             run.best.unlink(missing_ok=True)  # of another metric, before the training was resumed
-        _keep_predictions(run.predictions, model, dataset)
+        try:
+            _keep_predictions(run.predictions, model, dataset)
+        except (DataError, ModelError) as error:  # the model is saved, and worth more than what the report shows of it
+            run.predictions.unlink(missing_ok=True)
+            warnings.warn(f"There is no {run.predictions.name}: {error}", stacklevel=2)
         augmentation.save(run.path / augmentation.FILE, dataset)
     summary["total_seconds"] = round(session.total_seconds, 3)
     run.write_summary(summary)
@@ -153,7 +157,7 @@ def _of_examples(model: "keras.Model", examples: Examples) -> Predictions | None
 def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
     """Answers to all examples of a stream, batch by batch, so that neither inputs nor outputs have to fit in memory."""
     parts = []
-    for examples, outputs in predictions(model, stream, DEFAULT_BATCH_SIZE):
+    for examples, outputs in predictions(model, stream):
         truth = class_labels(examples)
         part = None if truth is None else _answers(model, outputs, truth)
         if part is None:

@@ -14,10 +14,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from rudel.data.dataset import Examples
 from rudel.errors import NonFiniteError, RunError, option
 from rudel.freed_memory import release_freed_memory
 from rudel.loop import model_state
-from rudel.loop.metric_values import as_floats, by_class_name
+from rudel.loop.metric_values import as_floats, by_class_name, results_or_logs
 from rudel.loop.model_state import ModelState
 from rudel.loop.vocabulary import why_not_finite
 from rudel.runs.checkpoint import Checkpoint
@@ -91,10 +92,11 @@ class Session:
         self.acts_between_steps = bool(hooks)
         self.acts_before_steps = bool(hooks & callback_memory.BEFORE_STEPS)
         self._history = job.model.history
-        self.initial_metrics = built(job)
+        self.first_batch, self.initial_metrics = built(job)
         self._rate = RecordedRate(job.model.optimizer, self.spans.count)
         self.watch = best.make_watch(job.options, job.model.metrics, self._metric_names())
         self._best_saved: int | None = None
+        self._best_recorded: int | None = None
         self.saved_step, self._saved_time = 0, time.perf_counter()
         self.position.clock.setup = self.seconds
         self.model.stop_training = False
@@ -195,8 +197,7 @@ class Session:
         """
         if are_results and "loss" in logs:
             logs = {"loss": logs["loss"]} | logs  # first, as in Keras; a compiled program sorts names
-        results = logs if are_results else as_floats(self.model.get_metrics_result())
-        return by_class_name(results if set(results) == set(logs) else logs, self.job.class_names)
+        return by_class_name(logs if are_results else results_or_logs(self.model, logs), self.job.class_names)
 
     def evaluate(self, run: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Evaluates the model, which has the state to evaluate in its variables.
@@ -219,8 +220,13 @@ class Session:
         return {f"val_{name}": value for name, value in validation.items()}
 
     def end_span(self, number: int, logs: dict[str, float]) -> None:
-        """Keeps the weights in the model if they are the best so far, then lets the callbacks act."""
+        """Keeps the weights in the model if they are the best so far, then lets the callbacks act.
+
+        Raises:
+            OptionError: the metric to monitor is not among the logs, of which the model's own steps decide.
+        """
         place = self._place_of(number)
+        best.check_known(self.watch.metric, logs)
         if self.watch.observe(place | {"logs": logs}) and self.store.keeps:
             with self.position.clock.counting("checkpoint"):
                 now = model_state.variables(self.model)
@@ -299,13 +305,18 @@ class Session:
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Keeps a checkpoint as the newest."""
-        self._best_saved = self.watch.best.step if self.watch.best else self._best_saved
+        self.best_is_recorded()
+        self._best_saved = self._best_recorded
         self.store.save(checkpoint, self._best_saved)
         self.saved_step, self._saved_time = checkpoint.step, time.perf_counter()
 
     def keep_best(self, weights: Checkpoint) -> None:
         """Keeps weights as the best."""
-        self.store.save_best(weights, self._best_saved)
+        self.store.save_best(weights, [self._best_saved, self._best_recorded])
+
+    def best_is_recorded(self) -> None:
+        """Takes note that a resumed training would know of the best evaluation so far, so that its weights stay."""
+        self._best_recorded = self.watch.best.step if self.watch.best else self._best_recorded
 
     def state_in(self, saved: Checkpoint) -> ModelState:
         """The model's state, in NumPy arrays, as a checkpoint has it.
@@ -318,7 +329,7 @@ class Session:
         found = [array for part in parts for array in part]
         forms = [(tuple(v.shape), np.dtype(v.value.dtype)) for v in jax.tree.leaves(expected)]
         if any(b is None or a != (b.shape, b.dtype) for a, b in zip(forms, found, strict=True)):
-            which = f" {self.run.path}" if self.run else ""
+            which = f" {self.run.shown}" if self.run else ""
             raise RunError(
                 f"The run{which} was begun with a model, an optimizer or metrics of other shapes: "
                 f"resume it as it was begun, or give another directory with {option('run')}."
@@ -346,7 +357,7 @@ class Session:
         same = saved.document.get("monitor", self.watch.metric) == self.watch.metric
         self.watch.after = saved.document.get("monitored_after", -1) if same else self.position.step
         self._replay(saved)
-        self._best_saved = self.watch.best.step if self.watch.best else None
+        self._best_saved = self._best_recorded = self.watch.best.step if self.watch.best else None
 
     def _stand_at(self, checkpoint: Checkpoint) -> None:
         """Sets the position, and what callbacks remember, to those of a checkpoint."""
@@ -381,16 +392,22 @@ class Session:
         epochs, self.model._initial_epoch = self.model._initial_epoch, None
         return min((epochs or self.job.initial_epoch) * self.spans.length, self.job.schedule.total_steps)
 
-    def _metric_names(self) -> list[str]:
-        """Names of the metrics of an evaluation."""
+    def _metric_names(self) -> list[str] | None:
+        """Names of the metrics of a span; None where the model's own steps decide them, and nothing is known before."""
         if self.job.options.watched is None:
             return []
         names = list(by_class_name(as_floats(self.model.get_metrics_result()), self.job.class_names))
+        if not model_state.logs_its_metrics(self.model, "train_step", "test_step"):
+            lacks = self.job.validation is None and self.job.options.watched.startswith("val_")
+            return names if lacks else None
         return names + ([f"val_{name}" for name in names] if self.job.validation is not None else [])
 
 
-def built(job: Job) -> list[np.ndarray]:
-    """Makes all variables of a job's model; returns the values of its metrics variables at the beginning of a span.
+def built(job: Job) -> tuple[Examples, list[np.ndarray]]:
+    """Makes all variables of a job's model.
+
+    Returns:
+        The first batch, by which they are made, and the values of metrics variables at the beginning of a span.
 
     Raises:
         ModelError: the model cannot take these examples.
@@ -398,4 +415,4 @@ def built(job: Job) -> list[np.ndarray]:
     first = job.train.take(slice(0, job.schedule.batch_size))
     model_state.build(job.model, (first.x, first.y, first.sample_weight))
     job.model.reset_metrics()
-    return model_state.on_host(job.model.metrics_variables)
+    return first, model_state.on_host(job.model.metrics_variables)

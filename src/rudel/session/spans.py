@@ -47,6 +47,18 @@ class Spans:
         """The number of steps done when this span ends."""
         return min((number + 1) * self.length, self.schedule.total_steps)
 
+    def ended(self, before: int, after: int) -> int | None:
+        """The span (the last, if there are several) that ends by steps from `before` to `after`; None if none does.
+
+        >>> spans = Spans(Schedule(examples=64, batch_size=8, total_steps=20), every=6)
+        >>> spans.ended(0, 5), spans.ended(0, 6), spans.ended(6, 11), spans.ended(3, 14), spans.ended(18, 22)
+        (None, 0, None, 1, 3)
+        """
+        after = min(after, self.schedule.total_steps)
+        span = self.number(after - 1)
+        span -= after < self.last(span)
+        return span if span >= self.number(before) else None
+
     def epoch(self, step: int) -> int | float:
         """The number of epochs that users see for a span that ended after this step.
 

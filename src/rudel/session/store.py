@@ -1,6 +1,7 @@
 """`Store`: where a session keeps its records, checkpoints and best weights."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rudel.errors import option
@@ -44,8 +45,8 @@ class Store(Protocol):
         """
         ...
 
-    def save_best(self, weights: Checkpoint, before: int | None) -> None:
-        """Keeps the best weights, and those of the step `before`, which were the best at the last checkpoint.
+    def save_best(self, weights: Checkpoint, before: Iterable[int | None]) -> None:
+        """Keeps the best weights, and those of the steps `before`, which a resumed training would know as the best.
 
         Raises:
             CheckpointError: they cannot be written.
@@ -89,15 +90,20 @@ class RunStore:
             if best_step is not None:
                 best.prune(self._run.path, [best_step])
 
-    def save_best(self, weights: Checkpoint, before: int | None) -> None:
+    def save_best(self, weights: Checkpoint, before: Iterable[int | None]) -> None:
         """See `Store`."""
         if self._run:
             best.save(self._run.path, weights, before)
 
     def after_interrupt(self) -> str:
         """See `Store`."""
-        return f"; continue with {option('run', self._run.path)} {option('resume', True)}" if self._run else ""
+        if not self._run:
+            return ""
+        again = f"with {option('run', self._run.shown)} {option('resume', True)}"
+        if not self._run.read_config().get("asked"):  # not a recipe's, or with objects that no file holds
+            return f"; continue {again}"
+        return f"; continue by `rudel resume {shlex.quote(str(self._run.shown))}`, or {again}"
 
     def after_failure(self, step: int) -> str:
         """See `Store`."""
-        return f" The run {self._run.path} keeps its checkpoint of step {step:,}." if self._run and step else ""
+        return f" The run {self._run.shown} keeps its checkpoint of step {step:,}." if self._run and step else ""

@@ -1,8 +1,10 @@
 """Progress of a training on the terminal: a live line for the running epoch, and a line for every finished one.
 
-Of several hosts there are more lines, from `hosts_display.py`.
+Of several hosts there are more lines, from `replicas_display.py`; where standard error is not a terminal, there are
+only notes and events of theirs.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +13,7 @@ from rudel.loop.schedule import Schedule
 from rudel.report.formatting import duration, number, size
 from rudel.report.read import NOT_METRICS
 from rudel.session.replicas_display import HostLines
+from rudel.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -54,7 +57,42 @@ class Display:
         """Training has ended, well or not."""
 
 
-class RichDisplay(Display):
+class Lines(Display):
+    """A line on standard error for each note, and for each event of a host."""
+
+    def __init__(self) -> None:
+        self._hosts, self._seconds_before = HostLines(), 0.0
+
+    def start(self, schedule: Schedule, step: int, seconds: float) -> None:
+        """Events are timed from the beginning of the run."""
+        self._seconds_before = seconds
+
+    def note(self, text: str) -> None:
+        """Prints the sentence."""
+        with contextlib.suppress(OSError, ValueError):  # its disk is full, nobody reads it, or it was closed
+            print(text, file=sys.stderr, flush=True)
+
+    def hosts(self, names: Sequence[str], counted: str = "rounds") -> None:
+        """Takes in the hosts."""
+        self._hosts.begin(names, counted)
+
+    def round(self, closed: Any) -> None:
+        """Takes in what hosts did, and notes which of them contribute next to nothing."""
+        for sentence in self._hosts.round(closed):
+            self.note(sentence)
+
+    def host(self, changed: Any) -> None:
+        """Prints what happened to a host."""
+        text = self._hosts.change(changed)
+        self.note(f"{duration(self._seconds_before + changed.seconds)}  {text}")
+
+    def stop(self) -> None:
+        """Notes which hosts never answered."""
+        for sentence in self._hosts.end():
+            self.note(sentence)
+
+
+class RichDisplay(Lines):
     """A progress bar with speeds, metrics and the time left, and the hosts below it, drawn by Rich.
 
     Args:
@@ -67,8 +105,9 @@ class RichDisplay(Display):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+        super().__init__()
         self._console = console = console or Console(stderr=True)
-        self._hosts = hosts = HostLines()
+        hosts = self._hosts
 
         class Board(Progress):
             """The bar, and the hosts below it."""
@@ -92,6 +131,7 @@ class RichDisplay(Display):
 
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Draws the bar."""
+        super().start(schedule, step, seconds)
         self._schedule, self._began = schedule, (seconds, step)
         self._task = self._progress.add_task(
             "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="starting", metrics=""
@@ -124,35 +164,24 @@ class RichDisplay(Display):
         metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
         self._console.print(f"epoch {record['epoch']:>{total}g}  {metrics}", highlight=False)
 
-    def hosts(self, names: Sequence[str], counted: str = "rounds") -> None:
-        """Draws a line for each host."""
-        self._hosts.begin(names, counted)
-
-    def round(self, closed: Any) -> None:
-        """Brings the lines of the hosts up to date."""
-        for sentence in self._hosts.round(closed):
-            self.note(sentence)
-
-    def host(self, changed: Any) -> None:
-        """Prints what happened to a host above the bar."""
-        text = self._hosts.change(changed)
-        seconds = self._began[0] + changed.seconds
-        self._console.print(f"{duration(seconds)}  {text}", highlight=False, markup=False)
-
     def stop(self) -> None:
         """Takes the bar away; the lines of the epochs stay."""
-        for sentence in self._hosts.end():
-            self.note(sentence)
+        super().stop()
         self._progress.stop()
 
     def _epoch_of(self, step: int) -> str:
         return f"{step // self._schedule.steps_per_epoch + 1}/{self._schedule.epochs}"
 
 
-def choose_display(verbose: bool | Literal["auto"]) -> Display:
-    """A live display on a terminal or in a notebook, else none; True and False decide it otherwise."""
-    if verbose == "auto":
-        verbose = sys.stderr.isatty() or "ipykernel" in sys.modules
+def choose_display(verbose: bool | Literal["auto"], on_hosts: bool = False) -> Display:
+    """A live display on a terminal or in a notebook, else none; True and False decide it otherwise.
+
+    Args:
+        verbose: see `rudel.fit`.
+        on_hosts: whether hosts may be lost meanwhile: then what is not a terminal gets lines.
+    """
+    if verbose == "auto" and not is_terminal(sys.stderr) and "ipykernel" not in sys.modules:
+        return Lines() if on_hosts and sys.stderr else Display()
     return RichDisplay() if verbose else Display()
 
 
@@ -161,9 +190,11 @@ def described(metrics: dict[str, Any]) -> str:
 
     >>> described({"loss": 0.51234, "accuracy": 0.98761, "mae": 12345.6})
     'loss 0.5123  accuracy 0.9876  mae 12,346'
+    >>> described({"r2": -0.01562, "val_r2": -0.00048741})
+    'r2 -0.0156  val_r2 -0.0004874'
     """
     return "  ".join(
-        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {number(value)}"
+        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {number(value)}".replace("−", "-")
         for name, value in metrics.items()
         if isinstance(value, float)
     )

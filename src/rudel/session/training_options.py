@@ -5,6 +5,7 @@ from typing import Any
 
 from rudel.errors import OptionError, option
 from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
+from rudel.session.plain_numbers import use_plain_numbers
 
 DEFAULT_KEEP = 2
 """Checkpoints that are kept where the user names no number."""
@@ -21,7 +22,7 @@ class TrainingOptions:
         batch_size: examples a step.
         seed: of the order of examples.
         shuffle: False to take the examples in the order in which they are given.
-        validation_batch_size: examples a step of the evaluation; None for `batch_size`, or 256 if that is larger.
+        validation_batch_size: examples a step of the evaluation; None for what `batch_size_of` says.
         eval_every: steps between evaluations; None to evaluate at the ends of epochs.
         checkpoint_every: steps between checkpoints; None to go by time.
         keep: how many checkpoints to keep.
@@ -46,6 +47,7 @@ class TrainingOptions:
     stop_early: int | None = None
 
     def __post_init__(self) -> None:
+        use_plain_numbers(self)
         for name in ("validation_batch_size", "eval_every", "checkpoint_every", "keep", "stop_early"):
             if (value := getattr(self, name)) is not None:
                 check_whole_number(name, value)

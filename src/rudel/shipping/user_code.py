@@ -117,7 +117,21 @@ def own_modules() -> list[types.ModuleType]:
 
 def _is_own(module: types.ModuleType) -> bool:
     path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-    if not path or sys.modules.get(name) is not module or name.partition(".")[0] in ("rudel", "__main__"):
+    if not path or sys.modules.get(name) is not module or name == "__main__":
         return False
-    where = Path(path).resolve()
-    return not _PACKAGES.intersection(where.parts) and not any(where.is_relative_to(place) for place in _STANDARD)
+    return not is_installed(name, Path(path).resolve())
+
+
+def is_installed(module: str, path: Path) -> bool:
+    """Whether a module is of Rudel, a package or Python, and so lies elsewhere in another environment.
+
+    Args:
+        module: its name.
+        path: its file, or a folder in which it lies.
+
+    >>> is_installed("rudel.features", Path("/home/ada/code")), is_installed("layers", Path("/home/ada/code"))
+    (True, False)
+    """
+    if module.partition(".")[0] == "rudel" or _PACKAGES.intersection(path.parts):
+        return True
+    return any(path.is_relative_to(place) for place in _STANDARD)

@@ -7,7 +7,6 @@ Limits: who trains is decided once, before the first step. On other backends tha
 """
 
 import json
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -19,7 +18,7 @@ from rudel.errors import ClusterError, option
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.report.formatting import duration
 from rudel.runs.run_directory import check_free
-from rudel.session.training_display import RichDisplay, choose_display
+from rudel.session.training_display import choose_display
 from rudel.training.strategies import Auto, as_auto, named
 from rudel.training.whole_run import Request, check, job_of
 
@@ -125,12 +124,8 @@ def _before(request: Request) -> dict[str, Any] | None:
 
 
 def _note(request: Request, text: str) -> None:
-    """Says what was chosen; also where a training otherwise says nothing, as its output is no terminal."""
-    display = choose_display(request.verbose)
-    if request.verbose == "auto" and not isinstance(display, RichDisplay):
-        print(f"auto: {text}", file=sys.stderr, flush=True)
-    else:
-        display.note(f"auto: {text}")
+    """Says what was chosen; also where standard error is not a terminal."""
+    choose_display(request.verbose, on_hosts=True).note(f"auto: {text}")
 
 
 def _resumed(request: Request, before: dict[str, Any], auto: Auto) -> Request:

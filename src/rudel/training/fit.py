@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.aliases import TrainingData
 from rudel.backend import keras_here
+from rudel.data.batch_source import targets_twice
 from rudel.data.dataset import Dataset, Examples, split
 from rudel.data.stream import Stream
 from rudel.errors import DataError, ModelError, OptionError, option
@@ -80,7 +81,8 @@ def fit(
             set, the name of a column; None for its labels.
         batch_size: examples a step; None for 32.
         epochs: passes over the examples; 1 if neither epochs nor steps are given.
-        verbose: True, 1 or 2 for a live display on standard error, False or 0 for none, "auto" for one on terminals.
+        verbose: True, 1 or 2 for a live display on standard error, False or 0 for none, "auto" for one on terminals;
+            elsewhere, of a training on hosts, a line for each that is lost or joins.
         callbacks: Keras callbacks, or a single one; they act at the ends of epochs, or of every `eval_every` steps, and
             on one device also between steps, where they have `on_train_batch_begin` or `on_train_batch_end`.
         validation_split: fraction of the training examples to hold out, the last ones, before they are shuffled;
@@ -94,7 +96,8 @@ def fit(
         steps_per_epoch: steps after which what happens at the ends of epochs happens; the next epoch continues in the
             examples where the last one ended.
         validation_steps: batches of the validation examples to evaluate on, the first ones; None for all.
-        validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 if that is larger.
+        validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 where that is more and
+            no code of your own, such as a loss, may compare the examples of a batch.
         validation_freq: 1; `eval_every` evaluates less often.
         validation: examples to evaluate on after every epoch, in the forms of `x`, or a fraction of the training
             examples to hold out; None takes those of the `Dataset`, if it has any.
@@ -102,8 +105,8 @@ def fit(
         run: a directory to keep the run in: configuration, metrics, checkpoints, model, report (see the docs); None
             keeps nothing on disk.
         resume: go on from the newest checkpoint in `run`, if there is one.
-        seed: of the order of examples. Weights and dropout are seeded when the model is made:
-            `keras.utils.set_random_seed`.
+        seed: of the order of examples: calls in a loop take the same one, unless each is given another seed. Weights
+            and dropout are seeded when the model is made: `keras.utils.set_random_seed`.
         eval_every: steps between evaluations, in the place of one after every epoch. What happens at the ends of epochs
             (evaluation, callbacks, a record of the metrics) then happens every so many steps, and at the end.
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
@@ -131,6 +134,7 @@ def fit(
         RunError: the run directory is in use, or holds another run.
         OptionError: an argument that makes no sense.
         HostError, ClusterError: hosts that cannot be reached or used, or were all lost.
+        KeyboardInterrupt, SystemExit: Ctrl-C or SIGTERM, after a checkpoint. A signal handler of your own runs instead.
 
     Examples:
         >>> import rudel, keras, numpy as np
@@ -143,8 +147,8 @@ def fit(
     """
     from rudel.data.hugging_face import dataset_of, is_hugging_face
     from rudel.loop.data_checks import needs_targets, takes_one_hot
+    from rudel.loop.model_names import names_of
     from rudel.loop.schedule import check_whole_number
-    from rudel.runs.model_arrays import names_of
     from rudel.runs.run_directory import path_of
     from rudel.session.training_options import TrainingOptions
     from rudel.training import keras_arguments
@@ -163,12 +167,8 @@ def fit(
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
     validation = keras_arguments.chosen_validation(validation, validation_data, validation_split)
     if is_hugging_face(x):
-        if sample_weight is not None or not isinstance(y, str | None):
-            raise OptionError(
-                "Of a Hugging Face data set, `y` is the name of a column, and there is no `sample_weight`."
-            )
         fraction = validation if isinstance(validation, float) else None
-        x = dataset_of(x, y, names_of(model, "inputs"), None if fraction else validation)
+        x = dataset_of(x, y, names_of(model, "inputs"), None if fraction else validation, sample_weight)
         y, validation = None, fraction
     validation = validation_stream(validation, validation_steps)
     source = training_source(
@@ -231,7 +231,7 @@ def as_dataset(train: TrainingData, y: TrainingData, sample_weight: TrainingData
     if isinstance(train, Dataset | Stream):
         if y is not None or sample_weight is not None:
             kind = "Dataset" if isinstance(train, Dataset) else "stream"
-            raise OptionError(f"A {kind} brings its own targets and weights: leave out `y` and `sample_weight`.")
+            raise targets_twice(kind)
         dataset = train if isinstance(train, Dataset) else Dataset(train)
         dataset = replace(dataset, train=as_part(dataset.train, "training", text=True))
     elif y is None and sample_weight is None:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from rudel.aliases import TrainingData
-from rudel.data.batch_source import BatchStream, is_source, pass_of, training_stream
+from rudel.data.batch_source import BatchStream, is_source, pass_of, targets_twice, training_stream
 from rudel.data.dataset import Examples
 from rudel.errors import OptionError
 
@@ -59,7 +59,7 @@ def training_source(
         return None
     name = type(x).__name__
     if targets:
-        raise OptionError(f"A {name} brings its own targets and weights: leave out `y` and `sample_weight`.")
+        raise targets_twice(name)
     if batch_size is not None:
         raise OptionError(f"The batch size is that of the {name}: leave out `batch_size`.")
     if validation_split:

@@ -68,6 +68,7 @@ def train_recipe(
     stop_early: int | None = None,
     callbacks: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
+    notify: Callable[[str], None] | None = None,
     on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
     client: "Client | str | None" = None,
@@ -103,6 +104,7 @@ def train_recipe(
             else by "val_loss".
         callbacks: Keras callbacks; they act at the ends of epochs, or of every `eval_every` steps.
         progress: called with (bytes done, bytes in all) while data is fetched.
+        notify: called before the first step with each sentence that `notes` of the result has.
         on: hosts to train on; see `rudel.fit`.
         cluster: a running `rudel.Cluster` to train on.
         client: a Dask client, or the address of a scheduler, whose workers are to train.
@@ -150,6 +152,9 @@ def train_recipe(
 
     made = all_or_none(ready)
     dataset = made.dataset
+    if notify and is_first():
+        for note in dataset.notes:
+            notify(note)
     with place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard) as (where, spread):
         request = Request(
             made.model,

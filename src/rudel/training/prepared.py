@@ -126,6 +126,7 @@ def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
     about = {
         "recipe": found.name if current_name(request.recipe) == found.name else str(found.path.resolve()),
         "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
+        "reads_images": found.read_image is not None,
         "learning_rate": rate,
         "source": _place(request.data),
         "notes": list(made.notes),

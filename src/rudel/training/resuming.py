@@ -11,7 +11,12 @@ from rudel.training.from_recipe import TrainedRun, train_recipe
 from rudel.training.strategies import with_options
 
 
-def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = None) -> TrainedRun:
+def resume_run(
+    run: str | Path,
+    progress: Callable[[int, int], None] | None = None,
+    notify: Callable[[str], None] | None = None,
+    min_hosts: int | None = None,
+) -> TrainedRun:
     """Continues an unfinished run as it was begun, in the folder in which it was begun if that is still there.
 
     Until it returns, that is the working directory of the process.
@@ -19,6 +24,8 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
     Args:
         run: its directory.
         progress: called with (bytes done, bytes in all) while data is fetched.
+        notify: called before the first step with each sentence of the result's `notes`.
+        min_hosts: how many of its hosts must be there to continue; None for as many as when it was begun.
 
     Returns:
         The finished run, as `rudel.train_recipe` returns it.
@@ -48,9 +55,11 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
     spread = recorded.pop("strategy")
     strategy = with_options(spread["name"], _tuples(spread["options"])) if spread else None
     recorded |= {"options": _tuples(recorded["options"]), "strategy": strategy, "run": directory.path.resolve()}
+    if min_hosts is not None:
+        recorded["min_hosts"] = min_hosts
     folder = recorded.pop("folder", None)
     with contextlib.chdir(folder) if folder and Path(folder).is_dir() else contextlib.nullcontext():
-        return train_recipe(**recorded, resume=True, progress=progress)
+        return train_recipe(**recorded, resume=True, progress=progress, notify=notify)
 
 
 def _tuples(options: dict[str, Any]) -> dict[str, Any]:

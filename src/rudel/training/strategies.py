@@ -86,6 +86,11 @@ def named(strategy: object, hosts: bool) -> Strategy | None:
         return strategy
     if isinstance(strategy, Auto):
         return strategy.given_to(named("auto", hosts))
+    if type(strategy).__module__.startswith("tensorflow."):
+        raise OptionError(
+            f"{option('strategy')} takes Rudel's strategies, not TensorFlow's: {option('strategy', 'mesh')} sums "
+            f"gradients over devices in every step, and {option('strategy', 'async')} has a server of parameters."
+        )
     strategy = "auto" if strategy is None else strategy
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise OptionError(

@@ -8,15 +8,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from rudel.backend import without_tensorflow
 from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
+from rudel.data.pictures import range_of
 from rudel.data.stream import Stream
-from rudel.errors import OptionError, RunError, option
+from rudel.errors import ModelError, OptionError, RunError, option
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
 from rudel.loop.schedule import Schedule
 from rudel.mesh.hosts.lifecycle import together
+from rudel.replicas import journal
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs import run_directory
 from rudel.runs.checkpoint import Checkpoint
@@ -28,7 +32,7 @@ from rudel.session.job import Job
 from rudel.session.local_engine import local_engine
 from rudel.session.results import keep_results, summary_of, versions
 from rudel.session.session import Session
-from rudel.session.training_display import choose_display
+from rudel.session.training_display import Display, choose_display
 from rudel.session.training_options import TrainingOptions
 from rudel.training.strategies import Strategy
 
@@ -112,10 +116,13 @@ def execute(keras: ModuleType, request: Request, began: float) -> Outcome:
         session: Session | None = None
         try:
             engine = request.strategy.engine(job, request.cluster) if request.strategy else local_engine()
-            session = Session(keras, job, run, saved, choose_display(request.verbose), began, engine)
+            display = choose_display(request.verbose, on_hosts=request.cluster is not None)
+            if saved:
+                _note_length(display, saved.document.get("total_steps"), request.schedule.total_steps)
+            session = Session(keras, job, run, saved, display, began, engine)
             if run:
                 about = {"strategy_options": session.about.get("strategy_options")} if request.strategy else {}
-                about |= _absent(request)
+                about |= _absent(request) | _input_range(session)
                 run.write_config(_config(request, identity, own, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
@@ -124,7 +131,7 @@ def execute(keras: ModuleType, request: Request, began: float) -> Outcome:
                 summary = summary_of(session, dataset, name_of(model, request.about)) | _absent(request)
                 if run:
                     keep_results(run, dataset, summary, session)
-            return Outcome(history, summary, run.path if run else None)
+            return Outcome(history, summary, run.shown if run else None)
         finally:
             if session:
                 session.close()
@@ -154,6 +161,11 @@ def check(keras: ModuleType, request: Request) -> None:
     """
     dataset, model = request.dataset, request.model
     check_compiled(model)
+    if keras.distribution.distribution() is not None:
+        raise ModelError(
+            "A distribution of `keras.distribution` is set, and Rudel spreads a training itself: leave it out, and "
+            f"give {option('strategy', 'mesh')}."
+        )
     one_device = request.strategy is None or request.strategy.name == "single"
     check_callbacks(keras, request.callbacks, one_device=one_device, has_run=request.run is not None)
     if request.initial_epoch and (request.run or not one_device):
@@ -179,7 +191,7 @@ def job_of(request: Request, identity: dict[str, Any]) -> Job:
         identity=identity,
         settings=_settings(request),
         augment=dataset.augment,
-        initial_epoch=request.initial_epoch,
+        initial_epoch=int(request.initial_epoch),
         class_names=dataset.class_names,
     )
 
@@ -247,12 +259,38 @@ def _resumable(run: RunDirectory, total_steps: int) -> Checkpoint | None:
         RunError: it is of a training that has already gone further.
     """
     saved = checkpoints.newest(run.path)
-    if saved and saved.step > total_steps:
+    if saved and (done := _steps_done(run, saved, total_steps)) > total_steps:
         raise RunError(
-            f"The run {run.path} has already done {saved.step:,} steps, more than the {total_steps:,} asked for: "
+            f"The run {run.shown} has already done {done:,} steps, more than the {total_steps:,} asked for: "
             f"ask for more, or give another directory with {option('run')}."
         )
     return saved
+
+
+def _steps_done(run: RunDirectory, saved: Checkpoint, total_steps: int) -> int:
+    """Steps that a resumed training begins after: those of its checkpoint, or of the last round in its journal.
+
+    The journal is read only where the training is to be shorter than before: a last round may go beyond its end.
+    """
+    if saved.document.get("total_steps", 0) <= total_steps:
+        return saved.step
+    documents = (record.document for record in journal.read(checkpoints.path_of(run.path, saved.step)))
+    return max((document["step"] for document in documents if "round" in document), default=saved.step)
+
+
+def _note_length(display: Display, before: int | None, total: int) -> None:
+    if before not in (None, total):
+        display.note(
+            f"The training now has {total:,} steps, and had {before:,}: a learning rate schedule made for its length "
+            "changes with it."
+        )
+
+
+def _input_range(session: Session) -> dict[str, Any]:
+    """The range of inputs that are floats, by which files of images are refused; of a stream, that of a first batch."""
+    train = session.job.train
+    found = range_of((train if isinstance(train, Examples) else session.first_batch).x)
+    return {"input_range": found} if found and np.isfinite(found).all() else {}
 
 
 def _config(request: Request, identity: dict[str, Any], own: Places, started: str | None) -> dict[str, Any]:
@@ -265,6 +303,7 @@ def _config(request: Request, identity: dict[str, Any], own: Places, started: st
             "options": {},
             "strategy": request.strategy.name if request.strategy else "single",
             **vars(request.options),
+            "steps_per_epoch": request.schedule.steps_per_epoch,
             "monitor": request.options.watched,
             "precision": identity["precision"],
             "class_names": list(dataset.class_names),

@@ -34,7 +34,8 @@ class Ended:
         value: the best by the metric; None where it failed.
         settings: that varied.
         host: where it ended.
-        seconds: from its beginning to its end, on all hosts that worked on it.
+        seconds: from its beginning to its end, on all hosts that worked on it; where the sweep was interrupted, without
+            the time from the last checkpoint to when it was resumed.
         moved: how often it continued elsewhere, since a host was lost.
         error: why it failed.
     """

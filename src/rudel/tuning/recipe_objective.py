@@ -15,7 +15,7 @@ from typing import Any
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import OptionError, option
-from rudel.recipes.load import find_recipe
+from rudel.recipes.load import Recipe, find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
 from rudel.training.prepared import Prepared, RecipeRequest, prepare
@@ -97,6 +97,18 @@ def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) ->
         else:
             options[name] = tuple(value) if isinstance(value, list) else value  # as messages have them
     return replace(recipe_request, options=options, **changed)
+
+
+def typed(recipe: Recipe, name: str, value: Any) -> Any:
+    """A text as a value of the type of a recipe's setting; others as they are.
+
+    Raises:
+        OptionError: it cannot be read so.
+    """
+    name = full_name(name)
+    if name in OF_TRAINING:
+        return _read(name, value)
+    return recipe.options[name].read(value) if name in recipe.options and isinstance(value, str) else value
 
 
 def recipe_objective(

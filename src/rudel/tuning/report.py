@@ -1,5 +1,6 @@
 """The page of a sweep: its trials, and Optuna's plots of what matters among the settings."""
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,14 +61,15 @@ def _plots(study: "optuna.Study") -> list[tuple[str, Html]]:
         ]
         made = []
         for name, title, plot in wanted:
-            try:
-                axes = plot(study)
-            except (ValueError, RuntimeError, ImportError):  # too few trials, or all of them alike
-                continue
-            drawing = axes.figure
-            drawing.set_size_inches(9, 5)
-            made.append((title, element("figure", as_svg(drawing, name, f"{title} of the sweep, drawn by Optuna."))))
-            _close(drawing)
+            # too few trials, all of them alike, or values too far apart for an axis
+            with contextlib.suppress(ValueError, RuntimeError, ArithmeticError, ImportError):
+                drawing = plot(study).figure
+                try:
+                    drawing.set_size_inches(9, 5)
+                    svg = as_svg(drawing, name, f"{title} of the sweep, drawn by Optuna.")
+                finally:
+                    _close(drawing)
+                made.append((title, element("figure", svg)))
     return made
 
 

@@ -121,8 +121,8 @@ def suggest(trial: "optuna.trial.BaseTrial", space: Mapping[str, Range | Choice]
 
 
 def _as_category(value: Any) -> Any:
-    """A value among which Optuna can choose, and plot: a list as text."""
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    """A value among which Optuna can choose, and plot: a list, tuple or dict as text."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _read(name: str, value: Any) -> Any:

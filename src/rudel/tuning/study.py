@@ -1,9 +1,11 @@
 """Optuna's study of a sweep, whose journal lies beside the sweep's own records, which count where the two differ."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rudel.counted_context import CountedContext
 from rudel.errors import OptionError
 from rudel.files import remove_torn_line
 from rudel.runs.run_directory import writing
@@ -16,7 +18,7 @@ _NAME = "rudel"
 
 
 def import_optuna() -> Any:
-    """Optuna, which reports nothing by itself.
+    """Optuna.
 
     Raises:
         OptionError: it is not installed.
@@ -25,8 +27,23 @@ def import_optuna() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise OptionError("Sweeps need Optuna: pip install 'rudel[tune]'.") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+@contextlib.contextmanager
+def _without_reports() -> Iterator[None]:
+    from optuna import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+OPTUNA_WARNS_ONLY = CountedContext(_without_reports)
+"""While a sweep is in it, Optuna does not report by itself how trials end."""
 
 
 def open_study(
@@ -39,7 +56,7 @@ def open_study(
     """Makes a study, or opens it again. All that changes it raises RunError where its journal cannot be written.
 
     Args:
-        journal: the file that it is kept in.
+        journal: the file that it is kept in, which no other process uses.
         ended: trials that have ended; those that the study still lists as running are marked as ended in it.
         direction: "minimize" or "maximize".
         sampler: chooses settings.
@@ -62,6 +79,7 @@ def open_study(
 
     with writing(journal.parent):
         remove_torn_line(journal)  # Optuna reads none after it
+        journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)  # of a sweep that was killed while it wrote
         storage = JournalStorage(Journal(str(journal)))
     study = create_study(
         storage=storage, study_name=_NAME, direction=direction, load_if_exists=True, sampler=sampler, pruner=pruner

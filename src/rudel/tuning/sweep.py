@@ -32,6 +32,9 @@ _MOST_MOVES = 3
 _MOST_FAILURES = 5
 """So many trials that fail before one succeeds mean that none will."""
 
+SECONDS = "seconds"
+"""The attribute of Optuna's trial that says how long it had taken at its newest checkpoint."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -62,18 +65,25 @@ class Job:
     Args:
         trial: Optuna's.
         settings: all of them.
-        began: when, by `time.monotonic()`.
+        before: seconds that it had taken at its last checkpoint before the sweep was interrupted.
+        began: when, by `time.monotonic()`; `before` is taken off.
         moved: how often it continued elsewhere.
-        value: the best that it has reported.
+        value: the best that it has reported; NaN and infinities do not count.
         step: the last that it has reported.
     """
 
     trial: "optuna.Trial"
     settings: dict[str, Any]
+    before: float = 0.0
     began: float = 0.0
     moved: int = 0
     value: float | None = None
     step: int = -1
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it has taken so far."""
+        return round(time.monotonic() - self.began, 3)
 
 
 class Sweep:
@@ -174,7 +184,7 @@ class Sweep:
             self._to_begin -= 1
         else:
             return None
-        job.began = job.began or time.monotonic()
+        job.began = job.began or time.monotonic() - job.before
         return job
 
     async def _try(self, job: Job, name: str, host: TrialHost) -> None:
@@ -188,6 +198,7 @@ class Sweep:
                     await host.answer(go_on=self._goes_on(job, event["step"], event["value"]))
                 case "checkpoint":
                     self._ledger.keep_checkpoints(number, event["files"])
+                    job.trial.set_user_attr(SECONDS, job.seconds)
                     await host.answer()
                 case "finished":
                     await self._finish(job, name, event["value"], host)
@@ -208,7 +219,7 @@ class Sweep:
                     await host.begin(number, job.settings, self._ledger.checkpoints(number))
 
     def _goes_on(self, job: Job, step: int, value: float) -> bool:
-        if job.value is None or self._sign * value > self._sign * job.value:
+        if math.isfinite(value) and (job.value is None or self._sign * value > self._sign * job.value):
             job.value = value
         if step <= job.step:  # it was taken before the computer was lost that took it
             return True
@@ -218,9 +229,9 @@ class Sweep:
 
     async def _finish(self, job: Job, name: str, value: float, host: TrialHost) -> None:
         """Keeps the value of a trial, and its folder if it is the best so far."""
-        if math.isnan(value):
+        if not math.isfinite(value):
             await host.answer(keep=False)
-            self._end(job, name, "failed", None, "Its value is NaN.")
+            self._end(job, name, "failed", None, f"Its value is {'NaN' if math.isnan(value) else 'infinite'}.")
             return
         keep = self._is_best(value)
         await host.answer(keep=keep)
@@ -239,9 +250,8 @@ class Sweep:
     def _end(
         self, job: Job, name: str, state: Literal["finished", "pruned", "failed"], value: float | None, error: str = ""
     ) -> None:
-        seconds = round(time.monotonic() - job.began, 3)
         varied = {setting: job.settings[setting] for setting in job.trial.params}
-        ended = Ended(job.trial.number, state, value, varied, name, seconds, job.moved, error)
+        ended = Ended(job.trial.number, state, value, varied, name, job.seconds, job.moved, error)
         self._ledger.add(ended)
         tell(self._study, ended)
         self._shown(ended)

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,8 @@ from rudel.files import expanded
 from rudel.loop.schedule import SEEDS, check_seed, check_whole_number
 from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
-from rudel.tuning.space import Choice, as_space, suggest
-from rudel.tuning.study import import_optuna, open_study
+from rudel.tuning.space import Choice, Range, as_space, suggest
+from rudel.tuning.study import OPTUNA_WARNS_ONLY, import_optuna, open_study
 from rudel.tuning.trial import Trial
 
 if TYPE_CHECKING:
@@ -127,12 +128,14 @@ def tune(
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=False)
     from rudel.shipping.user_code import dumped
     from rudel.tuning.report import write_report
-    from rudel.tuning.sweep import Job, Sweep
+    from rudel.tuning.sweep import SECONDS, Job, Sweep
 
     is_recipe = isinstance(objective, str)
     whole = _whole_tuples(objective, space) if is_recipe else {}
     varied, fixed = as_space({key: value for key, value in space.items() if key not in whole})
     fixed |= whole
+    if is_recipe:
+        varied = _typed(objective, varied)
     name = f"{Path(objective).stem}-tune" if is_recipe else "tune"
     ledger = Ledger(path_of(run) or Path("runs") / name)
     if resume and run is None and not ledger.path.is_dir():
@@ -152,7 +155,7 @@ def tune(
         "space": {key: repr(value) for key, value in varied.items()}, "fixed": fixed, "data": data, "epochs": epochs,
         "steps": steps, "batch_size": batch_size, "trials": trials, "data (fingerprint)": _fingerprint(data),
     }  # fmt: skip
-    with ledger.begin(settings, resume):
+    with ledger.begin(settings, resume), OPTUNA_WARNS_ONLY:
         done = ledger.ended()
         seed = (seed + len(done)) % SEEDS  # a sweep that is continued does not begin its random choices again
         study, running = open_study(
@@ -164,8 +167,15 @@ def tune(
             trial = study.ask()
             return trial, fixed | suggest(trial, varied)
 
+        best = min if direction == "minimize" else max
         waiting = [
-            Job(trial, fixed | suggest(trial, varied), step=max(frozen.intermediate_values, default=-1))
+            Job(
+                trial,
+                fixed | suggest(trial, varied),
+                before=frozen.user_attrs.get(SECONDS, 0.0),
+                value=best(filter(math.isfinite, frozen.intermediate_values.values()), default=None),
+                step=max(frozen.intermediate_values, default=-1),
+            )
             for trial, frozen in running
         ]
         sweep = Sweep(study, ask, trials, dumped(code), ledger, waiting, shown or (lambda ended: None))
@@ -244,6 +254,20 @@ def _whole_tuples(recipe: str, space: Mapping[str, Any]) -> dict[str, Any]:
         name: options[name].read(value)
         for name, value in space.items()
         if isinstance(value, str) and name in options and options[name].kind is tuple
+    }
+
+
+def _typed(recipe: str, varied: Mapping[str, Range | Choice]) -> dict[str, Range | Choice]:
+    """The space with texts to choose among read by the types of their settings, so that the ledger has numbers."""
+    from rudel.recipes.load import find_recipe
+    from rudel.tuning.recipe_objective import typed
+
+    found = find_recipe(recipe)
+    return {
+        name: Choice(tuple(typed(found, name, each) for each in setting.values))
+        if isinstance(setting, Choice)
+        else setting
+        for name, setting in varied.items()
     }
 
 

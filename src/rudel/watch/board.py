@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rudel.report.between_runs import names_of
 from rudel.watch.watched import Watched
 
 EVERY_SECONDS = 0.5
@@ -22,7 +23,7 @@ class Sight:
     """The state of all runs at one moment.
 
     Args:
-        text: JSON with a document for each run, as of `Watched.document`.
+        text: JSON with a document for each run, that of `Watched.document` and its `name`.
         tag: differs where the text does.
     """
 
@@ -43,6 +44,7 @@ class Board:
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(paths)
         self._runs = [Watched(path) for path in paths]
+        self._names = names_of(self.paths)
         self._lock = threading.Lock()
         self._seen: Sight | None = None
         self._next = 0.0
@@ -52,7 +54,8 @@ class Board:
         with self._lock:
             began = time.monotonic()
             if self._seen is None or began >= self._next:
-                text = json.dumps({"runs": [run.document() for run in self._runs]}, separators=(",", ":"))
+                runs = [{"name": n} | run.document() for n, run in zip(self._names, self._runs, strict=True)]
+                text = json.dumps({"runs": runs}, separators=(",", ":"))
                 self._seen = Sight(text, hashlib.sha256(text.encode()).hexdigest()[:16])
                 ended = time.monotonic()
                 self._next = max(began + 0.9 * EVERY_SECONDS, ended + (ended - began) / _SHARE)

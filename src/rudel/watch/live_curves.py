@@ -1,21 +1,26 @@
 """Loss and metrics as the page draws them: few enough points, and none that stands out left away."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from rudel.report.curves import Curve, find_curves, wants_log_scale
 from rudel.report.formatting import better, is_share, metric_name
 
-MOST_POINTS = 400
+_MOST_EPOCHS = 400
+"""Epochs of which values are sent, about."""
+
+_FEWEST = 4
 
 
 def curves(epochs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The loss, each metric and a changing learning rate, for JSON."""
-    return [_drawn(curve) for curve in find_curves(epochs)]
+    found = find_curves(epochs)
+    shown = _shown(found)
+    return [_drawn(curve, shown) for curve in found]
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
+def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """At most so many of the points, and of each stretch of them its least and its greatest; NaN is left out.
 
     >>> thinned([(float(x), float(x == 3)) for x in range(8)], 4)
@@ -33,9 +38,21 @@ def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> l
     return [*kept, known[-1]]
 
 
-def _drawn(curve: Curve) -> dict[str, Any]:
+def _shown(found: Sequence[Curve]) -> set[float]:
+    """The epochs of which every line has its value: those that are to be seen in any of them."""
+    lines = [(curve.epochs, values) for curve in found for _, _, values in curve.lines]
+    if not lines or len(found[0].epochs) <= _MOST_EPOCHS:
+        return {epoch for epochs, _ in lines for epoch in epochs}
+    most = max(_FEWEST, _MOST_EPOCHS // len(lines))
+    return {epoch for epochs, values in lines for epoch, _ in thinned(list(zip(epochs, values, strict=True)), most)}
+
+
+def _drawn(curve: Curve, shown: Set[float]) -> dict[str, Any]:
     lines = [
-        {"name": name, "points": thinned(list(zip(curve.epochs, values, strict=True)))}
+        {
+            "name": name,
+            "points": [(x, y) for x, y in zip(curve.epochs, values, strict=True) if x in shown and not math.isnan(y)],
+        }
         for name, _, values in curve.lines
     ]
     return {

@@ -42,7 +42,7 @@ class Saved:
 def total_steps(config: Mapping[str, Any]) -> int | None:
     """How many steps a run is to take, by its `config.json`.
 
-    >>> total_steps({"epochs": 3, "steps": None, "batch_size": 32, "data": {"train": 1000}})
+    >>> total_steps({"epochs": 3, "steps": None, "steps_per_epoch": 32})
     96
     """
     steps = config.get("steps")
@@ -53,7 +53,9 @@ def total_steps(config: Mapping[str, Any]) -> int | None:
 
 
 def steps_per_epoch(config: Mapping[str, Any]) -> int | None:
-    """Batches in one pass over the training examples."""
+    """Steps in one pass over the training data; of the number of examples where an older version wrote the file."""
+    if isinstance(steps := config.get("steps_per_epoch"), int):
+        return steps
     examples, batch = (config.get("data") or {}).get("train"), config.get("batch_size")
     return -(-examples // batch) or None if isinstance(examples, int) and isinstance(batch, int) and batch else None
 

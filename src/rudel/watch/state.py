@@ -5,7 +5,10 @@ from dataclasses import dataclass
 QUIET_SECONDS = 60.0
 """Silence after which a training that is there may be stuck; those that tell something rarely get more."""
 
-_STARTING_SECONDS = 600.0
+STARTING_SECONDS = 600.0
+"""Silence in which a training may read data and compile before its first steps."""
+
+_ELSEWHERE_SECONDS = 3600.0
 _GAPS = 6
 
 
@@ -23,7 +26,7 @@ class Signs:
         silent: seconds since anything in it changed.
         gap: the longest time between two of the latest news, in seconds.
         elsewhere: whether it was seen to change though no process of this computer trains into it.
-        failure: why the training ended, if that is known.
+        failure: why the training ended, if that is known; a training that begins removes it.
     """
 
     exists: bool
@@ -55,10 +58,10 @@ def judge(signs: Signs) -> tuple[str, str]:
         )
     if signs.finished:
         return "finished", "The training is finished."
-    there = signs.locked or signs.elsewhere
-    if signs.failure and not there:
+    if signs.failure and not signs.locked:
         return "failed", signs.failure
-    if not there:
+    elsewhere = signs.elsewhere and signs.silent <= max(_ELSEWHERE_SECONDS, _GAPS * signs.gap)
+    if not signs.locked and not elsewhere:
         return _nobody(signs)
     if not signs.begun or not signs.news:
         return _starting(signs)
@@ -77,6 +80,6 @@ def _nobody(signs: Signs) -> tuple[str, str]:
 
 
 def _starting(signs: Signs) -> tuple[str, str]:
-    if signs.silent > _STARTING_SECONDS:
+    if signs.silent > STARTING_SECONDS:
         return "quiet", "The training has started, but has sent no news for longer than usual."
     return "starting", "The training is starting: it reads data, compiles, and takes its first steps."

@@ -15,10 +15,12 @@ from rudel.watch.live_curves import curves
 from rudel.watch.live_hosts import Hosts, speed
 from rudel.watch.lock import is_locked
 from rudel.watch.pace import Mark, Pace, Saved, newest_checkpoint, spans, steps_per_epoch, total_steps
-from rudel.watch.state import Signs, judge
+from rudel.watch.state import STARTING_SECONDS, Signs, judge
 
 _FILES = (".lock", "config.json", "summary.json", "failure.json")
 _UNDER_WAY = ("starting", "running", "quiet")
+_CLOSE_SECONDS = 1.0
+"""The most time between two looks in which no training of this computer begins and ends unseen."""
 
 
 class Watched:
@@ -37,8 +39,8 @@ class Watched:
         self._metrics = Following(path / "metrics.jsonl")
         self._log = Following(path / "rounds.jsonl")
         self._pace = Pace()
-        self._existed = self._elsewhere = self._was_locked = False
-        self._news_at = self._locked_since = 0.0
+        self._existed = self._elsewhere = self._unseen = self._was_locked = False
+        self._news_at = self._locked_since = self._begun_at = self._looked_at = 0.0
         self._forget()
 
     def document(self) -> dict[str, Any]:
@@ -54,8 +56,10 @@ class Watched:
             self._checkpoints[self._saved.step] = self._saved.mark
             changed = True
         news_at, step = self._news(config, summary)
-        self._elsewhere = not locked and (self._elsewhere or (self._saw_change(news_at) and not self._was_locked))
-        self._elsewhere = self._elsewhere and summary is None
+        saw_change = bool(self._news_at) and news_at > self._news_at
+        self._unseen = self._began_unseen() or (self._unseen and not saw_change)
+        self._elsewhere = self._elsewhere or (saw_change and not self._was_locked)
+        self._elsewhere = self._elsewhere and not (locked or summary is not None)
         if locked and not self._was_locked:
             self._locked_since = time.time()
         self._was_locked, self._news_at = locked, news_at
@@ -68,12 +72,12 @@ class Watched:
             news=step > 0,
             silent=time.time() - max(news_at, self._locked_since),
             gap=self._pace.gap,
-            elsewhere=self._elsewhere,
+            elsewhere=self._elsewhere and not (self._unseen and (step or time.time() - news_at > STARTING_SECONDS)),
             failure=_failure(self.path),
         )
         state, sentence = judge(signs)
         self._existed = self._existed or signs.exists
-        if state not in _UNDER_WAY:
+        if state not in _UNDER_WAY and not self._elsewhere:  # else news may just be rare there
             self._pace.forget()
         elif step and news_at > self._locked_since:  # else the time since then may be that of a pause, or of compiling
             self._pace.heard(news_at, step)
@@ -124,8 +128,14 @@ class Watched:
         moments = [when for when, _ in news] + [_written(self.path / name) for name in _FILES]
         return max(moments), step
 
-    def _saw_change(self, news_at: float) -> bool:
-        return bool(self._news_at) and news_at > self._news_at
+    def _began_unseen(self) -> bool:
+        """Whether a training has begun since a look so long ago that it may have been here, and may have ended."""
+        begun_at, now = _written(self.path / "config.json"), time.monotonic()
+        has_begun, is_long_ago = begun_at != self._begun_at, now - self._looked_at > _CLOSE_SECONDS
+        self._begun_at, self._looked_at = begun_at, now
+        if has_begun:
+            self._pace.forget()
+        return has_begun and is_long_ago
 
     def _renew(self, config: dict[str, Any] | None, summary: dict[str, Any] | None) -> None:
         """Makes what depends on the files alone."""

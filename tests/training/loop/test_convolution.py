@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 from jax import lax
@@ -45,18 +46,54 @@ def both_ways(function: Any, *arguments: Any) -> None:
         ((10, 8), (2, 4), "SAME"),  # the first of the recipe `keywords`
     ],
 )
-@pytest.mark.parametrize("depthwise", [False, True])
-def test_convolution(size: tuple[int, int], strides: tuple[int, int], padding: Any, depthwise: bool) -> None:
-    x = random.normal(size=(2, 7, 9, 3)).astype("float32")
-    kernel = random.normal(size=(*size, 1, 6) if depthwise else (*size, 3, 4)).astype("float32")
+@pytest.mark.parametrize("groups", [1, 2, 4])  # one, some, and as many as there are channels
+def test_convolution(size: tuple[int, int], strides: tuple[int, int], padding: Any, groups: int) -> None:
+    x = random.normal(size=(2, 7, 9, 4)).astype("float32")
+    kernel = random.normal(size=(*size, 4 // groups, 8)).astype("float32")
 
     def convolve(x: Any, kernel: Any) -> Any:
-        groups = 3 if depthwise else 1
         return lax.conv_general_dilated(
             x, kernel, strides, padding, dimension_numbers=CHANNELS_LAST, feature_group_count=groups
         )
 
     both_ways(convolve, x, kernel)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("strides", "dilation", "padding"), [((1, 1), (2, 3), "SAME"), ((2, 3), (3, 2), [(1, 0), (2, 4)])]
+)
+def test_dilated_convolution(strides: Any, dilation: Any, padding: Any, groups: int) -> None:
+    x = random.normal(size=(2, 9, 8, 4)).astype("float32")
+    kernel = random.normal(size=(3, 2, 4 // groups, 4)).astype("float32")
+
+    def convolve(x: Any, kernel: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, kernel, strides, padding, None, dilation, CHANNELS_LAST, feature_group_count=groups
+        )
+
+    both_ways(convolve, x, kernel)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize(("size", "strides"), [((2, 2), (2, 2)), ((3, 5), (2, 3)), ((1, 4), (3, 1)), ((3, 3), (1, 1))])
+def test_transposed_convolution(size: tuple[int, int], strides: Any, padding: Any) -> None:
+    x = random.normal(size=(2, 4, 5, 3)).astype("float32")
+    kernel = random.normal(size=(*size, 2, 3)).astype("float32")
+    both_ways(lambda x, kernel: keras.ops.conv_transpose(x, kernel, strides, padding), x, kernel)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_one_dimension(padding: Any) -> None:
+    x = random.normal(size=(2, 11, 4)).astype("float32")
+    kernel = random.normal(size=(3, 4, 6)).astype("float32")
+    depthwise = random.normal(size=(3, 4, 1)).astype("float32")
+    both_ways(lambda x, kernel: keras.ops.conv(x, kernel, 2, padding), x, kernel)
+    both_ways(lambda x, kernel: keras.ops.conv(x, kernel, 1, padding, dilation_rate=3), x, kernel)
+    both_ways(lambda x, kernel: keras.ops.conv_transpose(x, kernel, 2, padding), x, kernel.transpose(0, 2, 1))
+    both_ways(lambda x, kernel: keras.ops.depthwise_conv(x, kernel, 1, padding), x, depthwise)
+    both_ways(lambda x: keras.ops.max_pool(x, 2, 2, padding), x)
+    both_ways(lambda x: keras.ops.average_pool(x, 3, 2, padding), x)
 
 
 @pytest.mark.parametrize("size", [(3, 3), (2, 1)])  # one of them smaller than its strides
@@ -121,14 +158,18 @@ def test_what_is_not_covered_goes_to_xla() -> None:
     numbers = ("NDHWC", "DHWIO", "NDHWC")
     picture: Any = random.normal(size=(1, 9, 9, 2)).astype("float32")
     huge = random.normal(size=(12, 11, 2, 3)).astype("float32")
+    rows: Any = np.ones((4, 3), "float32")
     counts: Any = np.arange(16, dtype="int32").reshape(1, 4, 4, 1)
     calls: list[Any] = [
         lambda: lax.conv_general_dilated(volume, kernel, (1, 1, 1), "SAME", dimension_numbers=numbers),
         lambda: lax.conv_general_dilated(
-            picture, huge[:3, :3], (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=CHANNELS_LAST
+            picture, huge[:3, :3], (2, 2), [(1, 1), (1, 1)], lhs_dilation=(2, 2), dimension_numbers=CHANNELS_LAST
         ),
         lambda: lax.conv_general_dilated(picture, huge, (1, 1), "SAME", dimension_numbers=CHANNELS_LAST),
         lambda: lax.conv_general_dilated(picture.transpose(0, 3, 1, 2), huge.transpose(3, 2, 0, 1), (1, 1), "SAME"),
+        lambda: lax.conv_transpose(picture, huge[:2, :2], (9, 9), [(1, 1), (1, 1)], None, CHANNELS_LAST, False),
+        lambda: lax.conv_transpose(picture, huge[:2, :2].swapaxes(2, 3), (2, 2), [(1, 1)] * 2, transpose_kernel=True),
+        lambda: lax.conv_general_dilated(rows, rows, (), "VALID"),
         lambda: lax.reduce_window(counts, 0, lax.add, (1, 2, 2, 1), (1, 1, 1, 1), "VALID"),
         lambda: lax.reduce_window(picture, 1.0, lax.mul, (1, 2, 2, 1), (1, 1, 1, 1), "VALID"),
     ]
@@ -139,8 +180,8 @@ def test_what_is_not_covered_goes_to_xla() -> None:
 
 
 def test_everything_is_as_before_afterwards() -> None:
-    before = lax.conv_general_dilated, lax.reduce_window
+    before = lax.conv_general_dilated, lax.conv_transpose, lax.reduce_window
     with contextlib.suppress(ZeroDivisionError), fast_on_cpu():
         assert lax.conv_general_dilated is not before[0]
         raise ZeroDivisionError
-    assert (lax.conv_general_dilated, lax.reduce_window) == before
+    assert (lax.conv_general_dilated, lax.conv_transpose, lax.reduce_window) == before

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -115,3 +116,37 @@ def test_programs_go_with_their_model(blobs: Any) -> None:
     del model
     gc.collect()
     assert gone() is None
+
+
+@dataclass
+class Adding:
+    """Cannot be hashed, and is equal to others that add as much."""
+
+    amount: float
+
+    def __call__(self, key: Any, x: Any) -> Any:
+        return x + self.amount
+
+
+def test_an_augmentation_counts_by_its_identity(model: Any, blobs: Any) -> None:
+    x, y = blobs
+    weights = model.get_weights()
+    one, other = Adding(0.0), Adding(0.0)
+
+    def trained(augment: Any) -> np.ndarray:
+        model.set_weights(weights)
+        rudel.fit(model, rudel.Dataset(rudel.Examples(x, y), augment=augment), verbose=0)
+        return model.get_weights()[0]
+
+    first = trained(one)
+    assert traced == ["train"]
+    np.testing.assert_array_equal(trained(one), first)
+    assert traced == ["train"]
+    other.amount = 5.0
+    assert not np.array_equal(trained(other), first)
+    one.amount = 5.0
+    np.testing.assert_array_equal(trained(Adding(5.0)), trained(other))
+    before = len(traced)
+    trained(one.__call__)
+    trained(one.__call__)
+    assert len(traced) == before + 1, "each access to a method creates another object"

@@ -76,3 +76,30 @@ def test_a_large_dataset_is_sampled(tmp_path: Path) -> None:
     assert answers is not None
     assert answers["train"].truth.shape == (2000, 3)
     assert "2,000 training examples, chosen at random" in (tmp_path / "run/report.html").read_text()
+
+
+def test_a_column_with_missing_numbers_is_enough(tmp_path: Path) -> None:
+    table = {"area": [None if n % 10 == 0 else n for n in range(80)], "rent": [3.5 * n for n in range(80)]}
+    rudel.train_recipe("table", data=table, options={"target": "rent"}, run=tmp_path / "run", steps=1, verbose=False)
+    run = read_run(tmp_path / "run")
+    assert run.summary is not None
+    assert run.regression is not None
+    assert run.regression["train"].x is None
+
+
+@pytest.mark.filterwarnings("ignore:The run can be opened only by")
+def test_a_model_that_cannot_predict_has_no_predictions(tmp_path: Path) -> None:
+    import keras
+
+    @keras.saving.register_keras_serializable("tests")
+    class Silent(keras.Sequential):
+        def predict_step(self, *given: object) -> Any:
+            raise ValueError("ask me later")
+
+    net = Silent([keras.Input((2,)), keras.layers.Dense(1)])
+    net.compile("sgd", "mse")
+    with pytest.warns(UserWarning, match=r"There is no predictions.npz: `predict_step` of .* cannot be compiled: ask"):
+        rudel.fit(net, X, NUMBERS, run=tmp_path / "run", verbose=False)
+    run = read_run(tmp_path / "run")
+    assert run.summary is not None
+    assert run.regression is None

@@ -10,6 +10,7 @@ import pytest
 
 import rudel
 from rudel.backend import set_seed
+from rudel.loop.batch_sizes import batch_size_of
 
 layers, ops = keras.layers, keras.ops
 random = np.random.default_rng(3)
@@ -210,6 +211,36 @@ def test_evaluation_counts_every_example_once(classifier: Any, blobs: Any, batch
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+class Seen(keras.metrics.Metric):
+    """Counts examples, from its first training on."""
+
+    def __init__(self) -> None:
+        super().__init__(name="seen")
+        self.count = self.add_weight(name="count", initializer="zeros")
+
+    def update_state(self, y: Any, predicted: Any, sample_weight: Any = None) -> None:
+        self.count.assign_add(ops.cast(ops.shape(y)[0], "float32"))
+
+    def result(self) -> Any:
+        return self.count + 0
+
+    def reset_state(self) -> None:
+        pass
+
+
+def test_metrics_reset_themselves_as_in_keras(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    (x, y), both = blobs, {"validation_data": (blobs[0][:50], blobs[1][:50]), "verbose": 0}
+    expected = classifier(metrics=[Seen()]).fit(x, y, epochs=3, **both).history
+    assert expected["seen"] == [192, 434, 676]
+    found = rudel.fit(classifier(metrics=[Seen()]), x, y, epochs=3, **both).history
+    rudel.fit(classifier(metrics=[Seen()]), x, y, epochs=2, run=tmp_path / "run", **both)
+    resumed = rudel.fit(classifier(metrics=[Seen()]), x, y, epochs=3, run=tmp_path / "run", resume=True, **both).history
+    for history in (found, resumed):
+        assert {name: history[name] for name in ("seen", "val_seen")} == {
+            name: expected[name] for name in ("seen", "val_seen")
+        }
+
+
 class Noisy(layers.Layer):
     """Adds noise, also outside of training, and counts its calls."""
 
@@ -276,6 +307,48 @@ def test_predicts_what_keras_predicts_of_a_model_that_computes_across_the_batch(
     np.testing.assert_allclose(rudel.predict(model, given, batch_size=32), expected, rtol=1e-5, atol=1e-6)
 
 
+def compared(truth: Any, outputs: Any) -> Any:
+    """A loss that has the other examples of a batch as negatives, as those of two towers have."""
+    every: Any = keras.ops.logsumexp(outputs @ keras.ops.transpose(outputs), axis=-1)
+    return every - keras.ops.sum(outputs * truth, -1)
+
+
+def centred(inputs: Any) -> Any:
+    return inputs - keras.ops.mean(inputs, axis=0, keepdims=True)
+
+
+class Centred(keras.Layer):
+    def call(self, inputs: Any) -> Any:
+        return centred(inputs)
+
+
+@pytest.mark.parametrize("between", [Centred(), centred, layers.Activation(centred), layers.Dense(4, centred), None])
+def test_evaluates_and_predicts_in_keras_batches_where_examples_may_be_compared(between: Any) -> None:
+    x: Any = np.random.default_rng(0).normal(size=(100, 4)).astype("float32")
+    inputs: Any = keras.Input((4,))
+    middle: Any = layers.Dense(4)(inputs)
+    model = keras.Model(inputs, between(middle) if between else middle)
+    wrapped = keras.metrics.MeanMetricWrapper(lambda truth, outputs: centred(outputs) ** 2, "mean")
+    model.compile("sgd", "mse" if between else compared, metrics=[] if between else [wrapped])
+    quiet: Any = 0  # the stubs of Keras want a text
+    expected: Any = model.evaluate(x, x, verbose=quiet, return_dict=True)
+    assert rudel.evaluate(model, x, x) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(rudel.predict(model, x), model.predict(x, verbose=quiet), rtol=1e-5, atol=1e-6)
+    fitted = rudel.fit(model, x, x, batch_size=16, validation_data=(x, x))
+    expected = model.evaluate(x, x, batch_size=16, verbose=quiet, return_dict=True)
+    assert fitted.history["val_loss"] == [pytest.approx(expected["loss"], rel=1e-5)]
+
+
+def test_what_computes_each_element_by_itself_is_predicted_in_large_batches() -> None:
+    inputs: Any = keras.Input((4,))
+    scaled = inputs / 2.0
+    plain = keras.Model(inputs, layers.Dense(4)(scaled) + keras.ops.relu(scaled))
+    assert batch_size_of(plain, None) == 256
+    means: Any = keras.ops.mean(inputs, axis=-1)
+    mixed = keras.Model(inputs, keras.ops.expand_dims(means, 1) + means)
+    assert (batch_size_of(mixed, None), batch_size_of(mixed, None, 8), batch_size_of(mixed, 7)) == (32, 8, 7)
+
+
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_learns_and_scales_its_loss(blobs: Any, policy: str) -> None:
     keras.config.set_dtype_policy(policy)
@@ -290,6 +363,18 @@ def test_mixed_precision_learns_and_scales_its_loss(blobs: Any, policy: str) -> 
     if policy == "mixed_float16":
         assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
         assert float(model.optimizer.dynamic_scale) > 1
+
+
+def test_a_second_training_goes_on_with_the_loss_scale(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    model = classifier(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01)))
+    rudel.fit(model, *blobs, run=tmp_path / "run")
+    count = len(model.optimizer.variables)
+    model.optimizer.dynamic_scale.assign(128.0)
+    rudel.evaluate(model, *blobs)
+    rudel.fit(model, *blobs)
+    assert float(model.optimizer.dynamic_scale) == 128
+    assert len(model.optimizer.variables) == count
+    assert len(rudel.fit(model, *blobs, epochs=2, run=tmp_path / "run", resume=True).history["loss"]) == 2
 
 
 def test_overflowing_float16_gradients_are_skipped_not_fatal(blobs: Any) -> None:

@@ -25,7 +25,9 @@ from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.loop import blocks
 from rudel.loop import compiled_loop as loop
-from rudel.loop.convolution import convolve, convolve_depthwise, sharded_over
+from rudel.loop.convolution import convolve
+from rudel.loop.depthwise import convolve_depthwise
+from rudel.loop.windows import sharded_over
 from rudel.mesh import optimizer_slots as slots
 from rudel.mesh.mesh_feed import Held
 from rudel.mesh.mesh_loop import OnMesh
@@ -114,25 +116,33 @@ def same_losses() -> dict[str, Any]:
     return found | {"moved": [_moving(text) for text in texts], "traced": len(traced)}
 
 
+class Logging(keras.Sequential):
+    """Logs, of a batch of validation, the sum of its targets."""
+
+    def test_step(self, state: Any, data: Any) -> Any:
+        return {"loss": keras.ops.sum(data[1]), "own": keras.ops.ones(())}, state
+
+
 def validations() -> dict[str, Any]:
     """Sums over batches of validation; those of 51 and of 20 do not divide, nor does the default of 256 for three."""
     x = random.normal(0, 1, (400, 4)).astype("float32")
     kinds = random.integers(0, 2, 400)
     train = rudel.Examples(x[:96], kinds[:96])
 
-    def summing() -> Any:
-        model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    def summing(kind: Any = keras.Sequential) -> Any:
+        model = kind([keras.Input((4,)), layers.Dense(2)])
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"))
         return model
 
-    def measured(strategy: Any, count: int, size: int | None) -> list[float]:
+    def measured(strategy: Any, count: int, size: int | None, make: Any = summing) -> list[float]:
         data = rudel.Dataset(train, rudel.Examples(x[:count], kinds[:count]))
-        return fit(summing, strategy, data, batch_size=24, epochs=1, validation_batch_size=size)[1]["val_loss"]
+        return fit(make, strategy, data, batch_size=24, epochs=1, validation_batch_size=size)[1]["val_loss"]
 
     three = rudel.Mesh(devices=3)
     return {
         "all at once": [measured(strategy, 51, None) for strategy in ("single", EIGHT)],
         "given size": [measured(strategy, 51, 20) for strategy in ("single", EIGHT)],
+        "own logs": [measured(strategy, 56, 16, lambda: summing(Logging)) for strategy in ("single", EIGHT)],
         "default size": [measured("single", 400, 255), measured(three, 400, None)],
         "default size, all at once": [measured(strategy, 256, None) for strategy in ("single", three)],
     }

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import jax
 import keras
 import numpy as np
@@ -315,3 +316,11 @@ def many() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def read_log() -> Callable[[Path], Log]:
     return Log
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sent_as_they_are(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Workers get the functions and classes of a file of tests by value, as they cannot import them."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)

@@ -1,17 +1,15 @@
 """The strategy `async` learns what it should, waits for nobody, and outlives whatever happens to whom."""
 
-import contextlib
 import json
 import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from processes import LONG, started
+from processes import LONG
+from training.replicas.driver_process import driver, wait_for_rounds
 
 import rudel
 from rudel.backend import set_seed
@@ -134,40 +132,15 @@ def test_a_killed_worker_takes_part_again_when_it_is_back(crew: Any, classifier:
     assert history.history["accuracy"][-1] > 0.9
 
 
-DRIVER = """
-import sys
-from rudel.backend import keras_on_jax, set_seed
-keras = keras_on_jax(light=True)
-import numpy as np
-import rudel
-
-address, run, steps = sys.argv[1:]
-set_seed(3)
-random = np.random.default_rng(0)
-x = random.normal(size=(2560, 10)).astype("float32")
-y = (x[:, 0] > 0).astype("int32")
-model = keras.Sequential([keras.Input((10,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run, resume=True,
-          strategy=rudel.Async(steps_between=32))
-"""
-
-
 def test_a_killed_driver_goes_on_from_the_last_arrival(
     crew: Any, tmp_path: Path, read_log: Any, warm_python: str
 ) -> None:
-    def driver(steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
-        command = [warm_python, "-c", DRIVER, crew.address, str(tmp_path), str(steps)]
-        return started(command, stderr=subprocess.PIPE)
-
-    with driver(ENDLESS) as process:
-        while process.poll() is None and len(read_log(tmp_path).rounds) < 20:
-            time.sleep(0.02)
-        assert process.poll() is None, process.communicate()[1]
+    with driver(warm_python, crew.address, tmp_path, ENDLESS, "async") as process:
+        wait_for_rounds(process, tmp_path, 20, read_log)
         process.kill()
     before = read_log(tmp_path)
     last = before.rounds[-1]["step"]
-    with driver(last + 2000) as process:
+    with driver(warm_python, crew.address, tmp_path, last + 2000, "async") as process:
         assert process.wait(LONG) == 0, process.communicate()[1]
     log = read_log(tmp_path)
     done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]

@@ -84,6 +84,38 @@ def test_examples_go_back_when_a_worker_is_back(crew: Any, directed: Any) -> Non
     assert np.array_equal(model.predict(x, verbose=0).argmax(1), y)
 
 
+def test_a_host_without_examples_takes_over_those_of_a_lost_one(
+    crew: Any, classifier: Any, many: Any, directed: Any
+) -> None:
+    x, y = many[0][:1], many[1][:1]
+    job = {"batch_size": 1, "steps": ENDLESS, "client": crew.client, "strategy": Diloco(round_steps=64)}
+    training = directed(lambda **more: rudel.fit(classifier(), x, y, **job, **more))
+    training.more_rounds(3)
+    (owner,) = training.log.rounds[-1]["hosts"]
+    crew.kill(owner)
+    training.more_rounds(3, {"a", "b"} - {owner})
+    training.stop()
+
+
+def test_merges_that_are_kept_take_no_more_memory_than_some_snapshots(
+    crew: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, remember = [], round_coordinator.RoundCoordinator._remember
+
+    def note(self: Any, number: int, merge: Any) -> None:
+        remember(self, number, merge)
+        kept.append(sum(len(each.delta) for each in self._merges.values()))
+
+    monkeypatch.setattr(round_coordinator.RoundCoordinator, "_remember", note)
+    monkeypatch.setattr(round_coordinator, "_SMALL_HISTORY", 0)
+    crew.only("a")
+    model, x, y = memory(128), np.eye(128, dtype="float32"), np.arange(128, dtype="int32")
+    options = Diloco(round_steps=8, merge_codec="float32")
+    rudel.fit(model, x, y, batch_size=8, steps=200, client=crew.client, strategy=options)
+    assert len(kept) > 20
+    assert 2 <= max(kept) / (4 * model.count_params()) <= 4
+
+
 def memory(size: int) -> Any:
     import keras
 
@@ -152,8 +184,9 @@ def test_all_workers_lost_for_good_is_told_and_leaves_a_checkpoint_to_go_on_from
     training.more_rounds(5, {"a", "b"})
     for name in ("a", "b"):
         crew.kill(name)
-    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection was closed.*`resume=True`"):
+    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection was closed.*`resume=True`") as lost:
         training.result()
+    assert f"'{training.run}'" in str(lost.value)
     rounds = training.log.rounds[-1]["round"]
     (*_, kept) = sorted((training.run / "checkpoints").iterdir())
     assert int(kept.stem.removeprefix("step-")) == training.log.rounds[-1]["step"]
@@ -164,13 +197,14 @@ def test_all_workers_lost_for_good_is_told_and_leaves_a_checkpoint_to_go_on_from
     assert len(more.log.rounds) > rounds
 
 
-@pytest.mark.parametrize(("strategy", "lines"), [("diloco", 60), ("async", 80)])
+@pytest.mark.parametrize(("strategy", "lines"), [("diloco", 60), pytest.param("async", 80, marks=pytest.mark.slow)])
 def test_slots_for_a_checkpoint_come_beside_the_rounds(
     crew: Any, directed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, strategy: str, lines: int
 ) -> None:
     """All at once, they would take a slow link for longer than the others wait for this worker."""
     monkeypatch.setattr(replicas_engine, "_SLOTS_SECONDS", 0.0)
     monkeypatch.setattr(coordinator, "_LEAST_PIECE", 2**13)  # 33 pieces
+    monkeypatch.setattr(round_coordinator, "grace", lambda *_: 60.0)  # no round goes on without a worker held up here
     x, y = np.eye(256, dtype="float32").repeat(8, axis=0), np.arange(256, dtype="int32").repeat(8)
     model, slots = memory(256), 2 * 2 * 257 * 256  # two, of 2 bytes
     job = {"steps": ENDLESS, "client": crew.client, "strategy": strategy}
@@ -179,7 +213,7 @@ def test_slots_for_a_checkpoint_come_beside_the_rounds(
     training.stop()
     if strategy == "diloco":  # where each line is of one answer of each worker
         came = np.array([[host["received"] for host in line["hosts"].values()] for line in training.log.rounds]).T
-        assert np.diff(came).max() < 0.2 * slots
+        assert np.ptp(np.diff(came)) < 0.2 * slots, "beside the pseudo-gradients, whose codec follows from the speeds"
     kept = newest(tmp_path / "run")
     assert kept
     assert kept.arrays["slots"].size > 0.99 * slots

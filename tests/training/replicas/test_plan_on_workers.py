@@ -1,12 +1,10 @@
 """`rudel plan` on workers that there are."""
 
 import json
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
 from processes import interrupted
@@ -26,14 +24,6 @@ from rudel.training.strategies import Auto
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REHEARSAL_SECONDS", "ROUNDS_SECONDS", "HERE_SECONDS"):
         monkeypatch.setattr(f"rudel.planning.measure_hosts.{name}", 0.2)
-
-
-@pytest.fixture(autouse=True)
-def _sent_as_they_are() -> Iterator[None]:
-    """Workers get what is defined here, as they cannot import it."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
@@ -72,7 +62,7 @@ def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
     asked = Auto(patience=77.0)
     again = train_recipe("digits", steps=96, client=client, run=run, strategy=asked, resume=True, verbose=False)
     assert again.summary["hosts"] == ["b"]
-    assert again.summary["steps"] >= 96
+    assert again.summary["steps"] == 64 // 2 + 32, "of two hosts, then of one"
     assert again.summary["strategy_options"]["delta_codec"] == "float32"  # as of a single one
     assert again.summary["strategy_options"]["patience"] == 77.0
 

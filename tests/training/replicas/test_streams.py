@@ -86,6 +86,16 @@ def test_hosts_with_little_memory_keep_their_part_on_disk(crew: Any, listed: Any
     assert history.history["val_accuracy"][-1] > 0.9
 
 
+def test_batches_of_a_generator_are_evaluated_in_their_order(crew: Any) -> None:
+    model = network()
+    model.compile(keras.optimizers.SGD(0.0), model.loss)
+    batches = [(X[:32] * scale, Y[:32]) for scale in (1, 2, 3)]
+    expected = [rudel.evaluate(model, *batch)["loss"] for batch in batches]
+    settings = {"validation_data": iter(batches), "validation_steps": 1, "client": crew.client, "strategy": SHORT}
+    history = rudel.fit(model, X, Y, epochs=3, **settings)
+    np.testing.assert_allclose(history.history["val_loss"], expected, rtol=1e-5)
+
+
 def test_an_example_that_cannot_be_read_is_told(crew: Any, listed: Any) -> None:
     def fail(indices: np.ndarray) -> None:
         if 700 in indices and len(indices) > 1:

@@ -1,27 +1,19 @@
 """What `rudel.fit` promises on one computer holds on several."""
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import os
-import re
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import keras
 import numpy as np
 import pytest
-from processes import LONG, interrupted, started, until
 
 import rudel
 from rudel.backend import set_seed
@@ -32,13 +24,10 @@ from rudel.replicas.asynchronous import arrival_coordinator as arrivals
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.diloco import round_coordinator as rounds
 from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.replicas.diloco.round_coordinator import RoundCoordinator
 from rudel.replicas.host_checks import check_memory, check_versions
 from rudel.replicas.round_lengths import Speeds
-from rudel.replicas.supply import Supply
+from rudel.session.store import RunStore
 from rudel.shipping.host_packages import VERSIONED
-from rudel.training.plan_recipe import plan_recipe
-from rudel.training.prepared import RecipeRequest
 
 layers, ops = keras.layers, keras.ops
 random = np.random.default_rng(3)
@@ -70,7 +59,8 @@ class Halving(keras.Model):
 
         (loss, non_trainable), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable, non_trainable)
         trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
-        return {"loss": loss, "half": loss / 2}, (trainable, non_trainable, optimizer, metrics)
+        logs = {"loss": loss, "parts": {"half": loss / 2, "each": [loss, loss / 3]}}
+        return logs, (trainable, non_trainable, optimizer, metrics)
 
 
 def overridden_train_step() -> tuple[Any, Any, Any]:
@@ -232,6 +222,29 @@ def test_a_learning_rate_that_a_callback_has_lowered_stays_so_in_a_resumed_run(c
     assert float(train(8).optimizer.learning_rate) < 0.01
 
 
+@pytest.mark.parametrize("stops", [False, True], ids=["with the last epoch", "by a callback"])
+def test_a_learning_rate_that_is_lowered_when_the_training_ends_stays_so_in_a_resumed_run(
+    crew: Any, tmp_path: Path, stops: bool
+) -> None:
+    class Lowers(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if self.model:
+                self.model.optimizer.learning_rate = 0.001
+                self.model.stop_training = stops
+
+    def train(epochs: int, *callbacks: Any) -> Any:
+        set_seed(1)
+        model = keras.Sequential([keras.Input((5,)), layers.Dense(4)])
+        model.compile(keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "strategy": SHORT}
+        rudel.fit(model, TABLE, KINDS, epochs=epochs, callbacks=callbacks, **settings)
+        return model
+
+    train(100 if stops else 1, Lowers())
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert float(train(4).optimizer.learning_rate) == pytest.approx(0.001)
+
+
 def test_a_lowered_learning_rate_stays_so_if_the_driver_ends_again_before_the_next_epoch(
     crew: Any, tmp_path: Path
 ) -> None:
@@ -260,6 +273,34 @@ def test_a_lowered_learning_rate_stays_so_if_the_driver_ends_again_before_the_ne
     with pytest.raises(RuntimeError, match="no more"):
         train(4, ends=True)
     assert float(train(4).optimizer.learning_rate) == pytest.approx(0.001)
+
+
+def test_an_epoch_that_has_begun_does_not_begin_again_in_a_resumed_run(crew: Any, tmp_path: Path) -> None:
+    def train() -> list[int]:
+        begun: list[int] = []
+        note = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: begun.append(epoch))
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "strategy": SHORT}
+        set_seed(1)
+        model, x, y = with_schedule()
+        rudel.fit(model, x, y, epochs=3, batch_size=4, callbacks=[note], checkpoint_every=1, keep=100, **settings)
+        return begun
+
+    assert train() == [0, 1, 2]
+    for path in (tmp_path / "checkpoints").glob("step-*.npz"):
+        if int(path.stem.removeprefix("step-")) >= 128:  # as if the driver had been killed in the first epoch
+            path.unlink()
+    assert train() == [1, 2]
+
+
+def test_weights_that_a_callback_changes_are_refused(crew: Any) -> None:
+    class Clip(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            assert self.model
+            self.model.set_weights([0 * weights for weights in self.model.get_weights()])
+
+    model, x, y = with_schedule()
+    with pytest.raises(ModelError, match=r"The callback `Clip` has changed the weights of the model, which hosts do"):
+        rudel.fit(model, x, y, epochs=3, client=crew.client, callbacks=[Clip()], strategy=SHORT)
 
 
 def test_an_error_in_a_callback_ends_the_training(crew: Any) -> None:
@@ -349,6 +390,15 @@ def test_frozen_weights_stay_where_they_are(crew: Any, tmp_path: Path) -> None:
     assert a_round < 4 * sum(weights.nbytes for weights in model.get_weights()[2:])
 
 
+@pytest.mark.parametrize("strategy", [SHORT, Async(steps_between=8)], ids=["diloco", "async"])
+def test_a_model_with_nothing_to_train_is_refused(strategy: Any, crew: Any) -> None:
+    model, x, y = with_schedule()
+    model.trainable = False
+    model.compile("sgd", model.loss)
+    with pytest.raises(ModelError, match="has no trainable weights, which hosts merge"):
+        rudel.fit(model, x, y, client=crew.client, strategy=strategy)
+
+
 @pytest.mark.parametrize(("strategy", "lag"), [(SHORT, 0.25), (Async(steps_between=8), 0.75)], ids=["diloco", "async"])
 def test_moving_statistics_keep_pace_with_those_of_one_computer(strategy: Any, lag: float, crew: Any) -> None:
     model = keras.Sequential([keras.Input((1,)), layers.BatchNormalization(momentum=0.95), layers.Dense(1)])
@@ -366,11 +416,16 @@ def test_masks_stay_as_they_are_and_counts_come_back(crew: Any, strategy: Any) -
         def build(self, shape: Any) -> None:
             fixed = {"trainable": False, "shape": (5,), "initializer": lambda shape, dtype: low}
             self.mask = self.add_weight(name="mask", **fixed)
-            self.count = self.add_weight(name="count", shape=(), dtype="int32", initializer="zeros", trainable=False)
+            begun = {"trainable": False, "shape": (), "initializer": "zeros"}
+            self.count = self.add_weight(name="count", dtype="int32", **begun)
+            self.small = self.add_weight(name="small", dtype="uint8", **begun)
+            self.seen = self.add_weight(name="seen", dtype="bool", **begun)
 
         def call(self, x: Any, training: bool = False) -> Any:
             if training:
                 self.count.assign(self.count + 1)
+                self.small.assign(self.small + 1)
+                self.seen.assign(ops.ones((), "bool"))
             return x + self.mask
 
     masked = Masked()
@@ -379,6 +434,9 @@ def test_masks_stay_as_they_are_and_counts_come_back(crew: Any, strategy: Any) -
     rudel.fit(model, TABLE, KINDS % 2, steps=100, batch_size=16, client=crew.client, strategy=strategy)
     np.testing.assert_array_equal(masked.mask, low)
     assert 50 <= int(masked.count.numpy()) <= 100
+    assert int(masked.small.numpy()) == int(masked.count.numpy())
+    assert bool(masked.seen.numpy())
+    assert [masked.small.dtype, masked.seen.dtype] == ["uint8", "bool"]
 
 
 @pytest.mark.parametrize(
@@ -492,6 +550,8 @@ def test_a_run_of_several_hosts_continues_on_one_and_on_several_again(crew: Any,
         np.testing.assert_array_equal(vector_of(model), kept[steps]["recent/0" if len(hosts) > 1 else "weights/0"])
     assert kept[200]["recent/0"].size == 0
     assert np.abs(kept[300]["recent/0"] - kept[200]["weights/0"]).max() > 1e-3
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["steps"] == 100 // 2 + 100 + 100 // 2
 
 
 @pytest.mark.parametrize(("before", "after"), [("ab", "a"), ("a", "ab")], ids=["two then one", "one then two"])
@@ -505,15 +565,82 @@ def test_the_journal_gives_back_what_the_hosts_of_its_rounds_made(
         model, x, y = with_schedule()
         rudel.fit(model, x, y, steps=200, client=crew.client, run=tmp_path, resume=True, strategy=SHORT)
         found.append(vector_of(model))
+        assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 200 // len(before)
         if hosts == before:  # as if the driver had been killed before the last checkpoint
             newest_checkpoint(tmp_path).unlink()
     np.testing.assert_array_equal(*found)
+
+
+def test_the_best_weights_that_the_journal_knows_of_outlive_a_kill(
+    crew: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(validation: Any) -> Any:
+        set_seed(1)
+        model, x, y = with_schedule()
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "monitor": "val_loss", "strategy": SHORT}
+        return rudel.fit(model, x, y, epochs=6, validation=validation, **settings)
+
+    def save_best(self: Any, weights: Any, before: Any) -> None:
+        save(self, weights, before)
+        best.append(weights.step)
+        if len(best) == 3:
+            raise KeyboardInterrupt  # before there is a record of it
+
+    save, best = RunStore.save_best, []
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "save_best", save_best)
+        with pytest.raises(KeyboardInterrupt):
+            train((TABLE, KINDS))
+    train((TABLE, (KINDS + 1) % 4))
+    assert json.loads((tmp_path / "summary.json").read_text())["best"]["step"] == best[1]
+    rudel.load(tmp_path, best=True)
+
+
+def test_the_record_of_a_training_that_ended_within_an_epoch_outlives_a_kill(crew: Any, tmp_path: Path) -> None:
+    def train(steps: int, labels: Any) -> dict[str, Any]:
+        set_seed(1)
+        model, x, y = with_schedule()
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "monitor": "val_loss", "strategy": SHORT}
+        rudel.fit(model, x, y, steps=steps, validation=(x, labels), **settings)
+        return json.loads((tmp_path / "summary.json").read_text())["best"]
+
+    best = train(24, KINDS)
+    assert best["step"] == 24, "half an epoch after the first"
+    worse = (KINDS + 1) % 4
+    assert train(64, worse) == best
+    newest_checkpoint(tmp_path).unlink()  # as if the driver had been killed before the last checkpoint
+    assert train(64, worse) == best
+    rudel.load(tmp_path, best=True)
+
+
+def test_a_run_whose_journal_goes_further_than_it_is_to_is_refused(crew: Any, tmp_path: Path) -> None:
+    def train(steps: int) -> np.ndarray:
+        set_seed(1)
+        model, x, y = with_schedule()
+        rudel.fit(model, x, y, steps=steps, client=crew.client, run=tmp_path, resume=True, strategy=SHORT)
+        return vector_of(model)
+
+    whole = train(100)
+    newest_checkpoint(tmp_path).unlink()  # as if the driver had been killed before the last checkpoint
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
+    with pytest.raises(RunError, match=r"has already done 1\d\d steps, more than the 48 asked for: ask for more"):
+        train(48)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.json*")} == before
+    np.testing.assert_array_equal(train(100), whole)
 
 
 def test_averages_that_take_the_place_of_weights_on_the_way_are_refused(crew: Any) -> None:
     model = keras.Sequential([keras.Input((5,)), layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=10), "mse")
     with pytest.raises(ModelError, match="ema_overwrite_frequency"):
+        rudel.fit(model, TABLE, TABLE[:, :1], client=crew.client)
+
+
+def test_an_optimizer_of_several_is_refused(crew: Any) -> None:
+    several = keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.01), {".*kernel": keras.optimizers.SGD(0.1)})
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(1)])
+    model.compile(keras.optimizers.MultiOptimizer(several), "mse")
+    with pytest.raises(ModelError, match="is a MultiOptimizer, whose several learning rates hosts do not take"):
         rudel.fit(model, TABLE, TABLE[:, :1], client=crew.client)
 
 
@@ -581,105 +708,6 @@ def test_a_cluster_without_workers_is_told(crew: Any) -> None:
         rudel.fit(*with_schedule(), client=crew.client)
 
 
-# -- a driver that ends -------------------------------------------------------------------------------------------
-
-DRIVER = """
-import sys
-from rudel.backend import keras_on_jax, set_seed
-keras = keras_on_jax(light=True)
-import numpy as np
-import rudel
-from rudel.replicas.diloco.diloco_options import Diloco
-
-address, run, steps = sys.argv[1:]
-set_seed(3)
-random = np.random.default_rng(0)
-x = random.normal(size=(2560, 10)).astype("float32")
-y = (x[:, 0] > 0).astype("int32")
-model = keras.Sequential([keras.Input((10,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
-loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-rate = keras.optimizers.schedules.InverseTimeDecay(1e-3, decay_steps=1000, decay_rate=1.0)
-model.compile(keras.optimizers.Adam(rate, use_ema=True), loss, metrics=["accuracy"])
-rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run, resume=True,
-          strategy=Diloco(round_steps=32))
-"""
-
-
-def driver(python: str, crew: Any, run: Path, steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
-    return started([python, "-c", DRIVER, crew.address, str(run), str(steps)], stderr=subprocess.PIPE)
-
-
-def wait_for_rounds(process: "subprocess.Popen[str]", run: Path, count: int, read_log: Any) -> Any:
-    while process.poll() is None:
-        if (log := read_log(run)).rounds and len(log.rounds) >= count:
-            return log
-        time.sleep(0.02)
-    raise AssertionError(process.communicate()[1])
-
-
-def test_a_killed_driver_goes_on_from_the_last_round(
-    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
-) -> None:
-    with driver(warm_python, crew, tmp_path, 10**6) as process:
-        wait_for_rounds(process, tmp_path, 30, read_log)
-        process.kill()
-    before = read_log(tmp_path)
-    last = before.rounds[-1]["step"]
-    with driver(warm_python, crew, tmp_path, last + 2000) as process:
-        assert process.wait(LONG) == 0, process.communicate()[1]
-    log = read_log(tmp_path)
-    done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]
-    assert len(done_again) <= 1, "only one that was being written down when the driver was killed"
-    assert [line["round"] for line in log.rounds] == list(range(1, len(log.rounds) + 1))
-    assert [line["step"] for line in log.rounds] == sorted({line["step"] for line in log.rounds})
-    assert log.rounds[-1]["step"] >= last + 2000
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["rounds"] == len(log.rounds)
-    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [record["epoch"] for record in records] == sorted({record["epoch"] for record in records})
-    rates = [record["learning_rate"] for record in records]
-    assert rates == sorted(set(rates), reverse=True), "each is that of the end of its epoch, evaluated or not"
-
-
-def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(
-    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
-) -> None:
-    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine"]
-    command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--sync-every", "16"]
-    with started([*command, "--epochs", "100000"], stderr=subprocess.PIPE) as process:
-        wait_for_rounds(process, tmp_path, 10, read_log)
-        process.send_signal(signal.SIGINT)
-        errors = process.communicate(timeout=LONG)[1]
-    assert process.returncode == 130, errors
-    assert "Interrupted after" in errors
-    assert "--resume" in errors
-    (*_, kept) = sorted((tmp_path / "checkpoints").glob("*.npz"))
-    assert int(kept.stem.removeprefix("step-")) == read_log(tmp_path).rounds[-1]["step"]
-    steps = read_log(tmp_path).rounds[-1]["step"] + 100
-    done = subprocess.run([*command, "--steps", str(steps), "--json"], capture_output=True, text=True, timeout=LONG)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["samples"] == steps * 16
-
-
-def test_a_loss_brings_no_lines_of_dask_to_the_terminal(
-    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
-) -> None:
-    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]
-    command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--sync-every", "512"]
-    with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        wait_for_rounds(process, tmp_path, 5, read_log)
-        crew.kill("a")
-        rounds = tmp_path / "rounds.jsonl"
-        until(lambda: process.poll() is not None or '"lost"' in rounds.read_text())
-        crew.start("a", wait=False)
-        until(lambda: process.poll() is not None or '"joined"' in rounds.read_text())
-        process.send_signal(signal.SIGTERM)
-        errors = process.communicate(timeout=LONG)[1]
-    assert '"lost"' in rounds.read_text()
-    assert [line for line in errors.splitlines() if not line.startswith("Interrupted after")] == []
-    assert process.returncode == 128 + signal.SIGTERM
-
-
 def test_a_finished_run_is_told_again_as_it_was(crew: Any, tmp_path: Path) -> None:
     summaries = []
     for _ in range(2):
@@ -720,67 +748,6 @@ def test_a_recipe_and_the_module_beside_it_just_work(crew: Any, tmp_path: Path) 
     trained = rudel.train_recipe(str(tmp_path / "own.py"), client=crew.client, run=tmp_path / "run", epochs=20)
     assert trained.summary["hosts"] == ["a", "b"]
     assert trained.summary["metrics"]["accuracy"] > 0.8
-
-
-def test_a_second_driver_is_refused_and_the_first_goes_on(crew: Any, directed: Any, many: Any, classifier: Any) -> None:
-    first = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
-    first.more_rounds(5, {"a", "b"})
-    in_use = rf"[ab] is in use: the training {re.escape(str(first.run))} of \S+ \(process {os.getpid()}\) runs on it"
-    with pytest.raises(ClusterError, match=in_use):
-        rudel.fit(*with_schedule(), epochs=1, client=crew.address)
-    with pytest.raises(ClusterError, match=in_use):
-        plan_recipe(RecipeRequest("digits", steps=200), client=crew.address)
-    first.more_rounds(5, {"a", "b"})
-    assert not first.log.events("lost")
-    first.stop()
-
-
-def test_an_interrupt_while_data_is_sent_leaves_nothing_on_the_workers(
-    crew: Any, many: Any, classifier: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sending, keep = threading.Event(), Supply._ship
-
-    async def ship(self: Supply, member: Any, pieces: Any) -> None:
-        sending.set()
-        await asyncio.sleep(LONG)
-        await keep(self, member, pieces)
-
-    monkeypatch.setattr(Supply, "_ship", ship)
-    with interrupted(sending):
-        rudel.fit(classifier(), *many, steps=10**7, client=crew.client)
-    assert not any(crew.client.run(left_on).values())
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _sent_as_they_are() -> Iterator[None]:
-    """Workers get functions that are defined here, as they cannot import them."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-
-
-def left_on(dask_worker: Any) -> list[str]:
-    return [name for name in [*dask_worker.plugins, *dask_worker.handlers] if name.startswith("rudel")]
-
-
-@pytest.mark.parametrize("where", ["driver", "worker"])
-def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
-    where: str, crew: Any, many: Any, classifier: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
-    training.more_rounds(3, {"a", "b"})
-    if where == "driver":
-        monkeypatch.setattr(RoundCoordinator, "_measure_skew", defective)
-    else:
-        crew.client.run(break_service)
-    with pytest.raises(ClusterError, match=r"by an error that Rudel did not expect .*the defect.*log\.txt") as caught:
-        training.result()
-    assert "No host can continue" not in str(caught.value)
-    log = (training.run / "log.txt").read_text()
-    assert "Traceback (most recent call last)" in log
-    assert "in defective" in log, "the traceback of where it happened"
-    assert not any(crew.client.run(left_on).values()), "the workers are given back"
-    assert not training.log.events("lost")
 
 
 class Slow:
@@ -834,13 +801,3 @@ def test_arithmetic_holds_up_no_heartbeat(
     assert len(slow.times) >= 6
     during = [sum(began < at < ended for at in beats) for began, ended in slow.times]
     assert min(during) >= 4, "of twenty: on the event loop there would be none, however busy this computer is"
-
-
-def defective(*arguments: Any, **named: Any) -> None:
-    raise KeyError("the defect")
-
-
-def break_service(dask_worker: Any) -> None:
-    for plugin in dask_worker.plugins.values():
-        if hasattr(plugin, "operations"):
-            plugin._service._take = defective

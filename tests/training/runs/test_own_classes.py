@@ -1,8 +1,10 @@
 """Models with classes of the user's: what cannot be opened again is said before the first step."""
 
 import importlib
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 import rudel
 from rudel.backend import keras_on_jax
-from rudel.errors import ModelError, RunError
+from rudel.errors import ModelError, OptionError, RunError
+from rudel.features.masks import SpecAugment
 
 keras = keras_on_jax()
 X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
@@ -48,6 +51,21 @@ def test_a_lambda_is_refused_before_the_first_step(tmp_path: Path) -> None:
         fit(model, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     rudel.fit(model, X, Y, batch_size=4, verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"loss": lambda y, p: keras.ops.mean(y - p)}, "loss"),
+        ({"metrics": [lambda y, p: keras.ops.mean(y - p)]}, "metrics"),
+        ({"weighted_metrics": [keras.metrics.MeanMetricWrapper(lambda y, p: y)]}, "weighted_metrics"),
+    ],
+)
+def test_a_lambda_that_a_model_is_compiled_with_is_refused(tmp_path: Path, given: Any, place: str) -> None:
+    model = model_of()
+    model.compile("sgd", **{"loss": "mse"} | given)
+    with pytest.raises(ModelError, match=rf"the lambda in its {place}: make it a function of a module; or leave"):
+        fit(model, tmp_path / "run")
 
 
 def test_a_class_that_keras_could_not_make_again_is_refused_before_the_first_step(tmp_path: Path) -> None:
@@ -113,14 +131,23 @@ def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_pa
         assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
 
 
-def test_another_module_of_the_same_name_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def module_in(folder: Path, source: str) -> Any:
-        folder.mkdir()
+@pytest.fixture
+def module_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], Any]:
+    """Imports `mine_twice` from a new folder, in the place of one that was imported before."""
+
+    def imported_from(folder: Path, source: str) -> Any:
+        folder.mkdir(parents=True)
         (folder / "mine_twice.py").write_text(source)
-        monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+        monkeypatch.setattr(sys, "path", [str(folder), *(place for place in sys.path if place not in made)])
+        made.append(str(folder))
         monkeypatch.delitem(sys.modules, "mine_twice", raising=False)
         return importlib.import_module("mine_twice")
 
+    made: list[str] = []
+    return imported_from
+
+
+def test_another_module_of_the_same_name_is_not_taken(tmp_path: Path, module_in: Callable[[Path, str], Any]) -> None:
     mine = module_in(tmp_path / "first", MODULE)
     expected = fit(model_of(mine.Twice()), tmp_path / "run")
     np.testing.assert_array_equal(rudel.predict(rudel.load(tmp_path / "run"), X), expected)
@@ -129,6 +156,42 @@ def test_another_module_of_the_same_name_is_not_taken(tmp_path: Path, monkeypatc
         rudel.load(tmp_path / "run")
     loaded = rudel.load(tmp_path / "run", custom_objects={"Twice": mine.Twice})
     np.testing.assert_array_equal(rudel.predict(loaded, X), expected)
+
+
+def test_a_package_is_taken_from_the_environment_that_opens_the_run(
+    tmp_path: Path, module_in: Callable[[Path, str], Any]
+) -> None:
+    expected = fit(model_of(module_in(tmp_path / "first/site-packages", MODULE).Twice()), tmp_path / "run")
+    module_in(tmp_path / "second/site-packages", MODULE)
+    np.testing.assert_array_equal(rudel.predict(rudel.load(tmp_path / "run"), X), expected)
+
+
+def test_a_class_of_rudel_is_taken_from_the_installation_that_opens_the_run(tmp_path: Path) -> None:
+    layers = keras.layers.Reshape((1, 3)), SpecAugment(), keras.layers.Flatten()
+    expected = fit(model_of(*layers), tmp_path / "run")
+    other = tmp_path / "other"
+    module = other / "rudel/features/masks.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    config = tmp_path / "run/config.json"
+    here = str(Path(rudel.__file__).parents[1])
+    assert here in config.read_text()
+    config.write_text(config.read_text().replace(here, str(other)))
+    np.testing.assert_array_equal(rudel.predict(rudel.load(tmp_path / "run"), X), expected)
+
+
+def test_a_module_that_comes_with_a_run_by_a_relative_path_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(model_of(), tmp_path / "run")
+    (tmp_path / "run/brought_along.py").write_text("open('imported', 'w').close()\ndef f(): pass\n")
+    config = tmp_path / "run/config.json"
+    place = {"module": "brought_along", "name": "f", "folder": "run"}
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"own_classes": {"own>f": place}}))
+    with pytest.raises(RunError, match=r"names the module `brought_along` in `run`, and Rudel writes absolute paths"):
+        rudel.load("run")
+    assert not (tmp_path / "imported").exists()
 
 
 def test_a_module_that_cannot_be_imported_any_more_is_named(
@@ -170,6 +233,6 @@ def test_a_run_in_the_home_folder_and_a_run_without_a_name(tmp_path: Path, monke
     assert (tmp_path / "home/runs/first/summary.json").is_file()
     assert rudel.load("~/runs/first").built
     for name in ("", " "):
-        with pytest.raises(rudel.errors.OptionError, match="The run directory has no name"):
+        with pytest.raises(OptionError, match="The run directory has no name"):
             fit(model, name)  # pyright: ignore[reportArgumentType]
     assert [path.name for path in tmp_path.iterdir()] == ["home"]

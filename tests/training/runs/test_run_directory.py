@@ -1,5 +1,7 @@
 """Directories of runs: what they take, what they refuse, and what they leave alone."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import rudel
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, RunError
 from rudel.runs import run_directory
+from rudel.runs.tensorboard import Board
 
 keras = keras_on_jax()
 
@@ -62,6 +65,12 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in theirs} == theirs
 
 
+def test_settings_may_name_files_that_are_not_utf_8(tmp_path: Path) -> None:
+    Board(tmp_path, {"data": "B\udce4ume"}).begin([])
+    (events,) = (tmp_path / "tensorboard/train").iterdir()
+    assert rb"| data | B\udce4ume |" in events.read_bytes()
+
+
 def test_what_a_killed_training_leaves_is_no_hindrance(tmp_path: Path) -> None:
     run = run_directory.create(tmp_path / "run", resume=False)
     (run.path / ".config.json.0123456789abcdef.tmp").write_text("half")
@@ -75,6 +84,55 @@ def test_what_a_killed_training_leaves_is_no_hindrance(tmp_path: Path) -> None:
     again.release()
 
 
+def test_a_training_may_change_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    leaves = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: monkeypatch.chdir(tmp_path / "elsewhere"))
+    fit(Path("runs/a"), epochs=2, checkpoint_every=1, callbacks=[leaves])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert {"summary.json", "model.keras", "report.html"} <= {path.name for path in (tmp_path / "runs/a").iterdir()}
+    monkeypatch.chdir(tmp_path)
+    fit(Path("runs/a"), epochs=3, resume=True)
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end", "on_train_end"])
+def test_a_folder_that_is_gone_is_said(tmp_path: Path, hook: str) -> None:
+    class Removes(keras.callbacks.Callback):
+        pass
+
+    setattr(Removes, hook, lambda *_, **__: shutil.rmtree(tmp_path / "run", ignore_errors=True))
+    with pytest.raises(RunError, match=r"^The run .*/run could not be written, because its folder is gone: train"):
+        fit(tmp_path / "run", epochs=2, checkpoint_every=1, callbacks=[Removes()])
+    assert not (tmp_path / "run").exists()
+    fit(tmp_path / "run")
+
+
+def test_a_folder_that_is_gone_hides_no_other_error_and_keeps_no_lock(tmp_path: Path) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+
+    def fail() -> None:
+        with run.keeping_log(), run.keeping_failure():
+            shutil.rmtree(run.path)
+            raise ValueError("no more paper")
+
+    with pytest.raises(ValueError, match="no more paper"):
+        fail()
+    run.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(run.lock)
+
+
+@pytest.mark.parametrize("run", ["run", ".", "runs/run"])
+def test_no_folder_is_removed_that_somebody_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path / "link")
+    run_directory.create(tmp_path / "link" / run, resume=False).release()
+    run_directory.create(Path(run), resume=False).release()
+    assert Path.cwd() == tmp_path / "real"
+    assert list(Path.cwd().iterdir()) == []
+
+
 def test_runs_that_cannot_be_made_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to(tmp_path / "not-mounted")
@@ -82,6 +140,6 @@ def test_runs_that_cannot_be_made_are_said(tmp_path: Path, monkeypatch: pytest.M
         run_directory.create_next("digits")
     (tmp_path / "not-mounted").mkdir()
     made = [run_directory.create_next("digits") for _ in range(3)]
-    assert [str(run.path) for run in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
+    assert [str(run.shown) for run in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
     for run in made:
         run.release()

@@ -1,7 +1,11 @@
 """Callbacks: what they do between steps and in resumed trainings, and how they forget what is undone."""
 
+import asyncio
+import contextlib
+import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,10 @@ import pytest
 
 import rudel
 from rudel.backend import set_seed
+from rudel.cli import interrupts
 from rudel.loop.read_ahead import Ahead
 from rudel.session.callbacks import forget, remembered, restore, snapshot
+from rudel.session.session import Session
 
 
 class Learning(keras.callbacks.Callback):
@@ -176,6 +182,72 @@ def test_a_step_that_an_interrupt_prevents_does_not_end(
     with pytest.raises(KeyboardInterrupt, match="after 2 of 6 steps"):
         rudel.fit(classifier(), Stuck(), shuffle=False, callbacks=[callback])
     assert callback.seen == [0, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_handler_of_the_user_runs_and_the_training_goes_on_as_in_keras(
+    classifier: Any, blobs: Any, number: signal.Signals
+) -> None:
+    class Signalled(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            signal.raise_signal(number)
+
+    received: list[int] = []
+    before = signal.signal(number, lambda number, frame: received.append(number))
+    try:
+        history = rudel.fit(classifier(), *blobs, epochs=2, callbacks=[Signalled()])
+    finally:
+        signal.signal(number, before)
+    assert (history.epoch, received) == ([0, 1], [number] * 2)
+
+
+def test_an_interrupt_at_any_moment_is_preceded_by_a_checkpoint(
+    classifier: Any, blobs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_due, asked = Session.checkpoint_is_due, []
+
+    def interrupted_just_after(session: Session) -> bool:
+        due = is_due(session)
+        asked.append(due)
+        if len(asked) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return due
+
+    monkeypatch.setattr(Session, "checkpoint_is_due", interrupted_just_after)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        rudel.fit(classifier(), *blobs, epochs=8, run=tmp_path, checkpoint_every=10_000, verbose=0)
+    (step,) = (int(path.stem.removeprefix("step-")) for path in (tmp_path / "checkpoints").iterdir())
+    assert str(interrupted.value).startswith(f"Interrupted after {step} of 48 steps; continue")
+
+
+@pytest.mark.parametrize("within", ["a server that starts", "asyncio", "another training"])
+def test_handlers_of_rudel_and_of_asyncio_wait_for_a_checkpoint(
+    classifier: Any, blobs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    monkeypatch.setattr(interrupts, "leave", lambda code: pytest.fail("the process would end at once"))
+    run = tmp_path / "run"
+
+    def train() -> None:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            rudel.fit(classifier(), *blobs, epochs=2, run=run, verbose=False, callbacks=[Batches(6)])
+        assert str(caught.value) == f"Interrupted after 6 of 12 steps; continue with `run='{run}'` `resume=True`."
+
+    async def main() -> None:
+        train()
+
+    def around(training: Callable[[], None]) -> None:
+        outer = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: training())
+        assert rudel.fit(classifier(), *blobs, callbacks=[outer]).epoch == [0]
+
+    if within == "asyncio":
+        asyncio.run(main())
+    elif within == "another training":
+        around(train)
+    else:
+        with interrupts.ending_at_once(contextlib.ExitStack()):
+            train()
+    assert [path.name for path in (run / "checkpoints").glob("*.npz")] == ["step-0000000006.npz"]
+    assert rudel.fit(classifier(), *blobs, epochs=2, run=run, resume=True, verbose=False).epoch == [0, 1]
 
 
 def test_what_callbacks_add_to_the_logs_is_in_the_history_of_a_resumed_training(

@@ -1,6 +1,7 @@
 import io
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 from rudel.loop.schedule import plan_schedule
 from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, HostReport, RoundClosed
 from rudel.session.replicas_display import MOST_LINES, HostLines
-from rudel.session.training_display import RichDisplay
+from rudel.session.training_display import Display, RichDisplay, choose_display
 
 NAMES = ("raspi1", "raspi2", "raspi3", "raspi4")
 NOTHING = np.empty(0, np.float32)
@@ -223,6 +224,46 @@ def test_the_whole_display_on_a_terminal():
     assert "4.50\u202fs  raspi2 was lost: it did not answer in time; 3 hosts train." in shown
     assert re.search(r"raspi4  \x1b\[32mtraining", shown)
     assert "round 4 · computing 75\u202f%" in shown
+
+
+class Log:
+    """What some programs put in the place of standard error."""
+
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        pass
+
+
+@pytest.mark.parametrize("stream", [None, Log()])
+def test_where_standard_error_is_no_terminal_there_is_no_display(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert type(choose_display("auto")) is Display
+    display = choose_display(True)
+    display.start(plan_schedule(960, 32, epochs=1, steps=None, seed=0, shuffle=True), 0, 0.0)
+    display.advance(30, {"loss": 0.5}, 1.0)
+    display.stop()
+
+
+def test_where_standard_error_is_a_file_events_of_hosts_are_lines(monkeypatch):
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    display = choose_display("auto", on_hosts=True)
+    display.start(plan_schedule(960, 32, epochs=1, steps=None, seed=0, shuffle=True), 0, 60.0)
+    display.hosts(NAMES)
+    for number in range(1, 3):
+        display.round(closed(number, float(number), [report_of(name) for name in NAMES]))
+    display.host(HostChanged("raspi2", "lost", 3.0, "it did not answer in time"))
+    display.note("Something to know.")
+    display.stop()
+    event = "1 min 3 s  raspi2 was lost: it did not answer in time; 3 hosts train."
+    assert log.getvalue().replace("\u202f", " ").splitlines() == [event, "Something to know."]
+    log.close()
+    display.note("Nobody reads it.")
+    assert type(choose_display(False, on_hosts=True)) is Display
+    monkeypatch.setattr(sys, "stderr", None)
+    assert type(choose_display("auto", on_hosts=True)) is Display
 
 
 def test_on_one_computer_there_is_nothing_below_the_bar():

@@ -53,6 +53,13 @@ def test_evaluations_come_every_so_many_steps_and_change_no_weight(classifier: A
     assert "<svg" in (tmp_path / "often/report.html").read_text()
 
 
+def test_numbers_of_numpy_give_a_run_its_lengths(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    lengths = {"epochs": 2, "steps_per_epoch": 4, "checkpoint_every": 3, "keep": 5, "stop_early": 9}
+    fit(classifier, blobs, tmp_path, **{name: np.int64(value) for name, value in lengths.items()})
+    assert [record["step"] for record in lines(tmp_path)] == [4, 8]
+    assert json.loads((tmp_path / "config.json").read_text())["eval_every"] == 4
+
+
 def test_a_run_goes_on_with_more_steps_and_other_evaluations(classifier: Any, blobs: Any, tmp_path: Path) -> None:
     whole = fit(classifier, blobs, tmp_path / "whole", steps=40, eval_every=10)
     fit(classifier, blobs, tmp_path / "parts", steps=15, eval_every=10)
@@ -213,3 +220,44 @@ class TestBoard:
             assert config[name] == value
             assert f"| {name} | {value} |" in text
         assert found.SummaryMetadata("settings").plugin_data.plugin_name == "text"
+
+
+class OwnSteps(keras.Sequential):
+    """Takes no steps, and logs the mean of its targets; compiled with an optimizer alone."""
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        return {"own_loss": keras.ops.mean(data[1])}, state
+
+    def test_step(self, state: Any, data: Any) -> Any:
+        return {"own_loss": keras.ops.mean(data[1])}, state
+
+
+def own_steps() -> Any:
+    model = OwnSteps([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd")
+    return model
+
+
+class TestOwnSteps:
+    x = np.arange(20, dtype="float32")[:, None]
+
+    def test_what_they_log_of_the_last_batch_is_the_result_as_in_keras(self, listed: Any, small_blocks: None) -> None:
+        expected = own_steps().evaluate(self.x, self.x, batch_size=8, verbose=0, return_dict=True)
+        batches = ((self.x[first : first + 8], self.x[first : first + 8]) for first in (0, 8, 16))
+        assert expected == {"own_loss": 17.5}
+        for given in ((self.x, self.x), (listed(self.x, self.x),), (batches,)):
+            assert rudel.evaluate(own_steps(), *given, batch_size=8) == expected
+
+    def test_callbacks_see_it(self) -> None:
+        stop = keras.callbacks.EarlyStopping("val_own_loss", mode="min")
+        given: Any = {"epochs": 5, "validation_data": (self.x, self.x), "callbacks": [stop]}
+        history = rudel.fit(own_steps(), self.x, self.x, batch_size=5, shuffle=False, verbose=0, **given).history
+        assert history == {"own_loss": [17.0, 17.0], "val_own_loss": [17.0, 17.0]}
+
+    def test_it_can_be_monitored_and_nothing_else(self, tmp_path: Path) -> None:
+        given: Any = {"epochs": 2, "batch_size": 5, "validation": (self.x, self.x), "run": tmp_path / "run"}
+        with pytest.raises(OptionError, match="no metric `val_loss` to monitor: it has own_loss, val_own_loss"):
+            rudel.fit(own_steps(), self.x, self.x, monitor="val_loss", verbose=0, **given)
+        rudel.fit(own_steps(), self.x, self.x, monitor="val_own_loss", verbose=0, resume=True, **given)
+        best = json.loads((tmp_path / "run/summary.json").read_text())["best"]
+        assert (best["monitor"], best["value"]) == ("val_own_loss", 17.0)

@@ -1,11 +1,10 @@
 """Where collected recordings are kept: WAV files in a folder for each class, or a CSV file for each class.
 
-Each recording is on the disk before the next one begins, and nothing that was there is changed.
+Each recording is on the disk, in full, before the next one begins, and nothing that was there is changed. A table is
+written again with each recording, so that one which is broken off leaves no part of itself.
 """
 
 import csv
-import io
-import os
 import re
 import wave
 from pathlib import Path
@@ -42,7 +41,7 @@ class Store:
             if header.kind == "sound":
                 self._next = 1 + max((_number_of(path) for path in self.path.glob("*.wav")), default=0)
             else:
-                self._begin_table()
+                self._check_columns()
         except OSError as error:
             raise DataError(f"{self.path} cannot be read ({error.strerror}): give another folder to --out.") from error
 
@@ -69,15 +68,13 @@ class Store:
         self._next += 1
         return str(path)
 
-    def _begin_table(self) -> None:
+    def _check_columns(self) -> None:
         """Looks at a table that is there.
 
         Raises:
             DataError: it has other columns.
         """
-        self._rows = "\n"
-        if not self.path.exists():
-            self._rows = ",".join(self._header.columns) + "\n"
+        if not self.path.exists() or not self.path.stat().st_size:
             return
         with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             columns = tuple(next(csv.reader(file), ()))
@@ -86,18 +83,16 @@ class Store:
                 f"{self.path} has the columns {','.join(columns)}, and the board sends "
                 f"{','.join(self._header.columns)}: give another folder to --out."
             )
-        content = self.path.read_bytes()
-        self._rows = "" if content.endswith((b"\n\n", b"\n\r\n")) else "\n" if content.endswith(b"\n") else "\n\n"
 
     def _add_rows(self, rows: np.ndarray) -> str:
-        text = io.StringIO()
-        text.write(self._rows)
-        text.writelines(",".join(f"{value:.3f}" for value in row) + "\n" for row in rows)
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        self._rows = "\n"
+        before = self.path.read_bytes() if self.path.exists() else b""
+        if not before:
+            before = ",".join(self._header.columns).encode() + b"\n"
+        elif not before.endswith((b"\n\n", b"\n\r\n")):
+            before += b"\n" if before.endswith(b"\n") else b"\n\n"
+        with written_atomically(self.path) as file:
+            file.write(before)
+            file.writelines(",".join(f"{value:.3f}" for value in row).encode() + b"\n" for row in rows)
         return str(self.path)
 
 

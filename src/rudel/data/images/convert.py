@@ -8,7 +8,7 @@ reading them. Two at the same time into the same folder: one waits for the other
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from rudel.data.images import dataset_file
 from rudel.data.images.dataset_file import Converted
 from rudel.data.images.examined_image import ExaminedImage, Refused, examine_all
 from rudel.data.images.image_sources import Source, find_labelled_files
-from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard, plan_shards
+from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard, check_share, plan_shards
 from rudel.data.images.shard_writer import LeftOut, finished, make_shard
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError, OptionError
@@ -53,12 +53,13 @@ def convert(
     *,
     labels: str | Path | None = None,
     classes: str | Path | None = None,
-    validation: float = 0.1,
+    validation: float | str | Path = 0.1,
     max_side: int | None = None,
     shards: int | None = None,
     least_classes: int = 2,
     spread: Spread | None = None,
     progress: Progress = lambda done, total: None,
+    frame: str = "",
 ) -> Converted:
     """Converts images to record shards, or goes on with that, or finds that it is done.
 
@@ -66,14 +67,17 @@ def convert(
         source: a folder with a folder for each class, a CSV file of paths and labels, or a folder of images that
             `labels` has the labels of; or the address of one, as in `s3://bucket/folder`.
         out: a folder to be made, or that a conversion of the same source made.
-        labels: a table of file names and labels; by default `labels.csv` or `labels.txt` in the folder, if there.
+        labels: a table of file names and labels; by default `labels.csv` or `labels.txt` in a folder without
+            folders of classes.
         classes: a file with the names of the classes, one a line, in the order of their labels.
-        validation: share that is held out, by the hash of the file's name.
+        validation: share that is held out, by the hash of the file's name; or another source, all of whose images are
+            for validation, and whose classes are among those of the first.
         max_side: make images smaller that have a longer side, in pixels.
         shards: number of files for the training; by default as many as make them about 128 MB large.
         least_classes: 1 if nobody is to be trained on the records alone, which takes 2.
         spread: other computers that help.
         progress: called as images are done.
+        frame: what messages call the frame that the table at `source` was made of, if it was.
 
     Returns:
         What is there now.
@@ -82,15 +86,23 @@ def convert(
         DataError: there is nothing to convert, or it cannot be, or `out` holds something else.
         OptionError: an option has a value that it cannot take.
     """
-    options = _checked(Options(validation, max_side, shards))
+    validation = str(validation) if isinstance(validation, Path) else validation
+    options = _checked(Options(_origin(validation) if isinstance(validation, str) else validation, max_side, shards))
     address, folder = str(source), expanded(out)
     if is_remote(str(out)):
         raise DataError(f"Records are written to a local folder, not to {out}: give one, and copy it there.")
     _check_apart(address, folder)
     tables = (None if file is None else str(file) for file in (labels, classes))
-    found = find_labelled_files(address, *tables, least_classes=least_classes)
-    passed_over = tuple(LeftOut(printable(name), reason) for name, reason in found.passed_over)
-    planned = plan_shards(found.files, found.classes, options)
+    found = find_labelled_files(address, *tables, least_classes=least_classes, frame=frame)
+    sources = {TRAIN: found}
+    if isinstance(validation, str):
+        _check_apart(validation, folder)
+        sources[VALIDATION] = find_labelled_files(validation, classes=found.classes, least_classes=1)
+    held_out = sources[VALIDATION].files if VALIDATION in sources else ()
+    planned = plan_shards(found.files, found.classes, options, held_out)
+    passed_over = tuple(
+        LeftOut(printable(name), reason) for each in sources.values() for name, reason in each.passed_over
+    )
     origin = _origin(address)
     made_of = dataset_file.identity(origin, planned, passed_over, options)
     with _written(folder), _held(folder, origin):
@@ -100,7 +112,7 @@ def convert(
             if dataset_file.is_whole(converted):
                 return converted
         dataset_file.reopen(folder)
-        converted = _make(folder, planned, found, passed_over, options, spread, progress)
+        converted = _make(folder, planned, sources, passed_over, options, spread, progress)
         _check_result(converted, least_classes)
         dataset_file.write(converted, origin, options, made_of)
     return converted
@@ -109,21 +121,22 @@ def convert(
 def _make(
     folder: Path,
     planned: Sequence[Shard],
-    found: Source,
+    sources: Mapping[str, Source],
     passed_over: tuple[LeftOut, ...],
     options: Options,
     spread: Spread | None,
     progress: Progress,
 ) -> Converted:
     done, made, new = 0, [], 0
+    total, classes = sum(len(shard.files) for shard in planned), sources[TRAIN].classes
 
     def report(count: int) -> None:
         nonlocal done
         done += count
-        progress(done, len(found.files))
+        progress(done, total)
 
     examine = partial(spread or examine_all, max_side=options.max_side)
-    count = (spread.threads if spread else usable_cores()) + found.store.threads
+    count = (spread.threads if spread else usable_cores()) + max(each.store.threads for each in sources.values())
     threads = ThreadPoolExecutor(count, "rudel-images")
     try:
         for shard in planned:
@@ -131,9 +144,8 @@ def _make(
             if already:
                 report(len(shard.files))
             else:
-                already = make_shard(
-                    folder, shard, found.store, found.classes, examine, threads, _AHEAD * count, report
-                )
+                store = sources.get(shard.split, sources[TRAIN]).store
+                already = make_shard(folder, shard, store, classes, examine, threads, _AHEAD * count, report)
                 new += 1
             made.append(already)
     except KeyboardInterrupt as interrupt:
@@ -142,12 +154,12 @@ def _make(
         ) from interrupt
     finally:
         threads.shutdown(cancel_futures=True)
-    return Converted(folder, found.classes, tuple(made), passed_over, new)
+    return Converted(folder, classes, tuple(made), passed_over, new)
 
 
 def _checked(options: Options) -> Options:
-    if not 0 <= options.validation < 1:
-        raise OptionError(f"`validation` is a share, from 0 to below 1, not {options.validation:g}.")
+    if not isinstance(options.validation, str):
+        check_share(options.validation)
     if options.max_side is not None and options.max_side < 1:
         raise OptionError(f"`max_side` is at least 1 pixel, not {options.max_side}.")
     if options.shards is not None and not 1 <= options.shards <= 99_999:

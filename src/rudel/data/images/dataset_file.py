@@ -65,6 +65,17 @@ class Converted:
         """Numbers of changed images, by the change."""
         return dict(sum((Counter(shard.changes) for shard in self.shards), Counter()))
 
+    @property
+    def doubt(self) -> str:
+        """A sentence where most images are the only one of their class, as with measurements for labels; else ""."""
+        alone = [train + validation for train, validation in zip(*map(self.counts, (TRAIN, VALIDATION)), strict=True)]
+        if 2 * alone.count(1) <= self.records:
+            return ""
+        return (
+            f"{alone.count(1):,} of {self.records:,} images are the only one of their class: give names of classes as "
+            "labels, which images share."
+        )
+
     def counts(self, split: str) -> tuple[int, ...]:
         """Images of each class in a split, `train` or `validation`."""
         counted: Counter[int] = Counter()

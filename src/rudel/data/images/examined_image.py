@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rudel.data.exif import orientation
 from rudel.data.images.jpeg import Frame, check_scans, frame
-from rudel.data.photographs import FORMATS, MOST_PIXELS, pillow
+from rudel.data.photographs import FORMATS, MOST_PIXELS, eight_bits
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -131,7 +131,8 @@ def _encode_jpeg(content: bytes, found: Frame, turned: int, max_side: int | None
 
 
 def _examine_other(content: bytes, max_side: int | None) -> ExaminedImage | Refused:
-    Image = pillow()  # noqa: N806
+    from PIL import Image
+
     try:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
     except Image.UnidentifiedImageError:
@@ -184,22 +185,11 @@ def _colour_sampling(image: "Image.Image") -> str:
 
 def _plain(image: "Image.Image") -> "Image.Image":
     """The image in grey or RGB, of 8 bits, with transparency where it has some."""
-    if image.mode.startswith("I"):
-        image = _upper_bits(image)
+    image = eight_bits(image)
     mode = "RGBA" if image.has_transparency_data else "L" if image.mode in ("1", "L") else "RGB"
     plain = image if image.mode == mode else image.convert(mode)
     plain.info.clear()
     return plain
-
-
-def _upper_bits(image: "Image.Image") -> "Image.Image":
-    """Of grey levels with 16 bits the upper 8."""
-    import numpy as np
-    from PIL import Image
-
-    grey = np.asarray(image)
-    wide = grey.dtype.itemsize == 2 or grey.max(initial=0) > 255
-    return Image.fromarray((grey >> 8 if wide else grey).clip(0, 255).astype(np.uint8))
 
 
 _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}

@@ -53,8 +53,6 @@ class Photographs:
             side: height and width to scale to, in pixels.
             validation: share to hold out where no records are for validation.
         """
-        if not 0 <= validation < 1:
-            raise OptionError(f"`validation` is a share, from 0 to below 1, not {validation:g}.")
         function = partial(_example, side=side)
         train = Records(self.folder, features=[_IMAGE, _LABEL]).map(function)
         if self._has_validation():
@@ -66,16 +64,19 @@ class Photographs:
             return split(train, validation)
         return train.subset(np.arange(held_out, len(train))), train.subset(np.arange(held_out))
 
-    def to_evaluate(self, side: int, split: str | None, class_names: Sequence[str]) -> ToEvaluate:
+    def to_evaluate(
+        self, side: int, split: str | None, class_names: Sequence[str], known_to: str = "the model knows"
+    ) -> ToEvaluate:
         """All photographs, or those of one split, with the labels that a model has for their classes.
 
         Args:
             side: height and width to scale to, in pixels.
             split: of records; None for all of them.
             class_names: of the model.
+            known_to: "the model knows", or what else has these classes, for messages.
 
         Raises:
-            DataError: none is of a class that the model knows.
+            DataError: none is of one of these classes.
         """
         if self.by_name and split is not None:
             raise OptionError(
@@ -98,9 +99,7 @@ class Photographs:
         labels = [known.get(name, -1) for name in names]
         kept = np.array(labels)[stored] >= 0
         if not kept.any():
-            raise DataError(
-                f"{self.source} has no photograph of a class that the model knows: {', '.join(class_names)}."
-            )
+            raise DataError(f"{self.source} has no photograph of a class that {known_to}: {', '.join(class_names)}.")
         left_out = Counter(names[label] for label in stored[~kept].tolist())
         stream = stream.map(partial(function, labels=labels)).subset(np.flatnonzero(kept))
         return ToEvaluate(stream, dict(sorted(left_out.items())), self.notes)
@@ -132,7 +131,7 @@ class Photographs:
 
 
 def find_photographs(
-    source: str, progress: Callable[[int, int], None] | None = None, least_classes: int = 2
+    source: str, progress: Callable[[int, int], None] | None = None, least_classes: int = 2, frame: str = ""
 ) -> Photographs:
     """The records that `source` is; or those that it becomes, in the cache, if it is a folder of photographs.
 
@@ -140,6 +139,7 @@ def find_photographs(
         source: a folder or an address; see `rudel.data.images.convert` for what it can be if it has no records.
         progress: called with how many photographs are converted, and of how many.
         least_classes: refuse fewer.
+        frame: what messages call the frame that the table at `source` was made of, if it was.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -147,18 +147,21 @@ def find_photographs(
     if _has_records(source):
         return Photographs(source, source)
     named = source if is_remote(source) else str(_local(source).resolve())
-    folder = cache_folder() / "photographs" / hashlib.sha256(named.encode()).hexdigest()[:16]
+    folder = cache_folder() / "photographs" / hashlib.sha256(os.fsencode(named)).hexdigest()[:16]
     none = progress or (lambda done, total: None)
-    converted = convert(source, folder, validation=0, least_classes=least_classes, progress=none)
+    converted = convert(source, folder, validation=0, least_classes=least_classes, progress=none, frame=frame)
     notes = [
         f"The photographs are kept as records of {converted.bytes / 1e6:,.1f} MB in {folder}; see `rudel cache list`."
     ]
+    if converted.doubt and least_classes > 1:
+        notes.append(converted.doubt)
     if converted.left_out:
+        names_all = "" if frame else ": `rudel data images` names all"
         notes.append(
-            f"{len(converted.left_out):,} of the files in {source} cannot be used, such as "
-            f"{converted.left_out[0].name} ({converted.left_out[0].reason}): `rudel data images` names all."
+            f"{len(converted.left_out):,} of the files in {frame or source} cannot be used, such as "
+            f"{converted.left_out[0].name} ({converted.left_out[0].reason}){names_all}."
         )
-    return Photographs(source, str(folder), True, tuple(notes))
+    return Photographs(frame or source, str(folder), True, tuple(notes))
 
 
 def _has_records(source: str) -> bool:

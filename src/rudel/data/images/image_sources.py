@@ -1,5 +1,6 @@
 """The images of a data set and the class of each: from folders of classes, or from a table."""
 
+import shlex
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ from rudel.files import expanded
 
 TABLES = (".csv", ".tsv")
 LABELS_FILES = ("labels.csv", "labels.tsv", "labels.txt")
-"""A table beside the images of a flat folder."""
+"""A table in a folder of images; where there are several folders, see `_names_most`."""
+
+_MOST = 0.9
+"""Share of the files like those that a table names that it has to name, or else folders name the classes."""
 
 NO_LABEL, MISSING = "without a label", "not there"
+NOT_READ = "not read, as folders name the classes"
 """Why files are left out before anyone has looked at them."""
 
 _SPLIT_ALREADY = {"train", "training", "val", "valid", "validation", "test", "testing", "eval"}
@@ -57,34 +62,38 @@ class Source:
 def find_labelled_files(
     address: str,
     labels: str | None = None,
-    classes: str | None = None,
+    classes: str | tuple[str, ...] | None = None,
     least_classes: int = 2,
     what: str = "pictures",
+    frame: str = "",
 ) -> Source:
     """Finds the files of a data set and their labels, without reading the files.
 
     Args:
         address: a folder with a folder for each class; a CSV file of paths, relative to it, and labels; or a folder
-            with images, for which `labels`, or a `labels.csv` or `labels.txt` in it, has the labels.
-        labels: a table of file names and labels.
-        classes: a file with the names of the classes, one a line, in the order of their labels; by default the names
-            that there are, sorted, numbers by their value.
+            with images, for which `labels`, or a `labels.csv` or `labels.txt` in it, has the labels. Beside several
+            folders, such a file counts only if it can be read and leaves few of the images without a label.
+        labels: a table of file names and labels, in place of folders of classes.
+        classes: a file with the names of the classes, one a line, in the order of their labels, or these names; by
+            default the names that there are, sorted, numbers by their value.
         least_classes: refuse fewer.
         what: what the files are, as messages name them.
+        frame: what messages call the frame that the table at `address` was made of, if it was.
 
     Raises:
         DataError: there are no such files, or too few classes, or labels and classes do not go together.
     """
-    known = read_names(_read(classes), classes) if classes is not None else None
+    known = read_names(_read(classes), classes) if isinstance(classes, str) else classes
     is_table = address.lower().endswith(TABLES)
     if is_table and labels is not None:
         raise DataError(f"{address} has the labels already: leave out `labels`, or give the folder of the {what}.")
     if is_table:
         folder, _ = parent_and_name(address)
-        rows = read_table(_read(address), address)
+        name = frame or address
+        rows = read_table(_read(address), name, frame=bool(frame))
         store = open_store(folder)
         found = store.look_up(row.path for row in rows)
-        source = _from_rows(address, store, rows, found, known, address, what)
+        source = _from_rows(name, store, rows, found, known, name, what)
     else:
         source = _from_folder(address, labels, known, what)
     if least_classes > 1:
@@ -92,21 +101,25 @@ def find_labelled_files(
     return source
 
 
-def check_not_split(names: Collection[str], address: str) -> None:
+def check_not_split(names: Collection[str], address: str, what: str = "recordings") -> None:
     """Refuses a folder whose classes would be the splits of a data set.
 
     Args:
         names: of the classes.
         address: of the folder.
+        what: its files are, as for `find_labelled_files`.
 
     Raises:
         DataError: all of them are names of splits, such as `train` and `test`.
     """
-    if len(names) > 1 and {name.lower() for name in names} <= _SPLIT_ALREADY:
-        raise DataError(
-            f"{address} seems to be split already, into {_listed(sorted(names))}: convert each by itself, into "
-            f"folders of their own, with {option('validation', 0)}."
-        )
+    if len(names) < 2 or not {name.lower() for name in names} <= _SPLIT_ALREADY:
+        return
+    remedy = f"convert each by itself, into folders of their own, with {option('validation', 0)}"
+    if what == "pictures":
+        known = sorted(names, key=lambda name: [not name.lower().startswith(word) for word in ("train", "val")])
+        train, validation = (shlex.quote(f"{address.rstrip('/')}/{name}") for name in known[:2])
+        remedy = f"convert it by `rudel data images {train} --validation {validation} --out DIR`"
+    raise DataError(f"{address} seems to be split already, into {_listed(sorted(names))}: {remedy}.")
 
 
 def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None, what: str) -> Source:
@@ -119,6 +132,7 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
     if not files:
         raise DataError(f"{address} is empty: give a folder that has a folder of {what} for each class.")
     names = {file.name for file in files}
+    in_doubt = labels is None and len(_folders_of(files)) > 1
     if labels is None:
         beside = next((name for name in LABELS_FILES if name in names), None)
         if beside is None:
@@ -127,10 +141,26 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
     else:
         table, content = labels, _read(labels)
         beside = _inside(labels, store.address)
-    rows = read_table(content, table)
-    by_name = {file.name: file for file in files if file.name != beside}
+    others = [file for file in files if file.name != beside]
+    try:
+        rows = read_table(content, table)
+    except DataError:
+        if not in_doubt:
+            raise
+        return _from_folders(address, store, files, known, what)
+    found = _found(rows, others)
+    labelled = {file.name for file in found.values()}
+    if in_doubt and not _names_most(labelled, others):
+        return _from_folders(address, store, files, known, what)
+    unlabelled = [(file.name, NO_LABEL) for file in others if file.name not in labelled]
+    return _from_rows(address, store, rows, found, known, table, what, unlabelled)
+
+
+def _found(rows: Sequence[Row], files: Sequence[File]) -> dict[str, File]:
+    """The files that rows name, with their ending or without it, by the path in the row."""
+    by_name = {file.name: file for file in files}
     by_stem: dict[str, list[File]] = {}
-    for file in by_name.values():
+    for file in files:
         by_stem.setdefault(str(PurePosixPath(file.name).with_suffix("")), []).append(file)
     found = {}
     for row in rows:
@@ -139,9 +169,22 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
             file = same[0]
         if file is not None:
             found[row.path] = file
-    labelled = {file.name for file in found.values()}
-    unlabelled = [(name, NO_LABEL) for name in by_name if name not in labelled]
-    return _from_rows(address, store, rows, found, known, table, what, unlabelled)
+    return found
+
+
+def _names_most(named: Collection[str], files: Sequence[File]) -> bool:
+    """Whether a table names most of the files that are like those it names: in the same folder, with the same ending.
+
+    Then folders such as `00` and `01`, or `images` and `masks`, are not classes.
+    """
+    kinds = {_kind(name) for name in named}
+    return bool(named) and len(named) >= _MOST * sum(_kind(file.name) in kinds for file in files)
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """The folder and the ending of a file."""
+    path = PurePosixPath(name)
+    return str(path.parent), path.suffix.lower()
 
 
 def _from_folders(
@@ -153,8 +196,8 @@ def _from_folders(
             f"{address} has files but no folders of classes: put the {what} of each class into a folder of their "
             f"own, or give a table FILE.csv that says what each of them shows."
         )
-    folders = {file.name.partition("/")[0] for file in inside}
-    check_not_split(folders, address)
+    folders = _folders_of(files)
+    check_not_split(folders, address, what)
     for name in folders:
         check_name(name, f"the folder `{printable(name)}` in {address}")
     _check_alike(folders, address)
@@ -168,8 +211,14 @@ def _from_folders(
         )
     label = {by_class[name]: number for number, name in enumerate(classes) if name in by_class}
     images = tuple(Labelled(file, label[file.name.partition("/")[0]]) for file in inside)
-    loose = tuple((file.name, NO_LABEL) for file in files if "/" not in file.name)
-    return Source(address, store, classes, images, loose)
+    loose = [file.name for file in files if "/" not in file.name]
+    passed_over = tuple((name, NOT_READ if name in LABELS_FILES else NO_LABEL) for name in loose)
+    return Source(address, store, classes, images, passed_over)
+
+
+def _folders_of(files: Iterable[File]) -> set[str]:
+    """Folders at the root of a store that have files."""
+    return {file.name.partition("/")[0] for file in files if "/" in file.name}
 
 
 def _from_rows(
@@ -184,7 +233,7 @@ def _from_rows(
 ) -> Source:
     rows = rows[1:] if _is_heading(rows, found) else rows
     for row in rows:
-        check_name(row.label, f"line {row.line} of {table}")
+        check_name(row.label, f"{row.place} of {table}")
     if known is None:
         _check_alike({row.label for row in rows}, table)
     classes = known or tuple(_sorted({unicodedata.normalize("NFC", row.label) for row in rows}))
@@ -200,7 +249,7 @@ def _from_rows(
 def _is_heading(rows: Sequence[Row], found: Mapping[str, File]) -> bool:
     """Whether the first line names the columns, by words of its own: it alone names no file, and no class of others."""
     first, others = rows[0], rows[1:]
-    if first.line != 1 or first.path in found or PurePosixPath(first.path).suffix or not others:
+    if first.place != "line 1" or first.path in found or PurePosixPath(first.path).suffix or not others:
         return False
     return all(row.path in found and row.label != first.label for row in others)
 
@@ -214,10 +263,10 @@ def _label(row: Row, positions: Mapping[str, int], table: str) -> int:
         if 0 <= number < len(positions):
             return number
         raise DataError(
-            f"Label {number} in line {row.line} of {table} is out of range: there are {len(positions):,} classes, and "
+            f"Label {number} in {row.place} of {table} is out of range: there are {len(positions):,} classes, and "
             f"labels go from 0 to {len(positions) - 1:,}."
         )
-    raise DataError(f"`{row.label}` in line {row.line} of {table} is none of the {len(positions):,} classes.")
+    raise DataError(f"`{row.label}` in {row.place} of {table} is none of the {len(positions):,} classes.")
 
 
 def _check_classes(source: Source, what: str) -> None:
@@ -276,7 +325,7 @@ def _read(address: str) -> bytes:
     try:
         return open_store(folder).read(name)
     except OSError as error:
-        raise DataError(f"{address} cannot be read: {error.strerror or error}.") from error
+        raise DataError(f"{address or repr(address)} cannot be read: {error.strerror or error}.") from error
 
 
 def _inside(file: str, root: str) -> str | None:

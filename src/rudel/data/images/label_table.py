@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rudel.data.table import long_fields
 from rudel.errors import DataError
 
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "name", "id", "image_id")
@@ -16,17 +17,17 @@ class Row:
     """An image and its label.
 
     Args:
-        line: of the table, from 1.
+        place: "line N" of a file, "row N" of a frame, from 1.
         path: as written.
         label: as written.
     """
 
-    line: int
+    place: str
     path: str
     label: str
 
 
-def read_table(content: bytes, name: str) -> list[Row]:
+def read_table(content: bytes, name: str, frame: bool = False) -> list[Row]:
     r"""Reads a table.
 
     With a line of headings, as in `path,label`, there may be other columns; without one, there are two: path and label.
@@ -34,21 +35,23 @@ def read_table(content: bytes, name: str) -> list[Row]:
     Args:
         content: of the file, in UTF-8.
         name: what to call it in an error.
+        frame: whether the file was made of a frame: errors then count its rows, after the line of headings.
 
     Raises:
         DataError: a line cannot be understood, or names an image for the second time; says which line.
 
     >>> read_table(b"a.png,cat\nb.png,dog\n", "table.csv")
-    [Row(line=1, path='a.png', label='cat'), Row(line=2, path='b.png', label='dog')]
+    [Row(place='line 1', path='a.png', label='cat'), Row(place='line 2', path='b.png', label='dog')]
     """
-    rows = list(_rows(_text(content, name), name))
+    with long_fields():
+        rows = list(_rows(_text(content, name), name, frame))
     if not rows:
         raise DataError(f"{name} is empty: give a line `PATH,LABEL` for every image.")
-    seen: dict[str, int] = {}
+    seen: dict[str, str] = {}
     for row in rows:
-        before = seen.setdefault(row.path, row.line)
-        if before != row.line:
-            raise DataError(f"{name} names {row.path} in line {before} and in line {row.line}: leave one of them out.")
+        before = seen.setdefault(row.path, row.place)
+        if before != row.place:
+            raise DataError(f"{name} names {row.path} in {before} and in {row.place}: leave one of them out.")
     return rows
 
 
@@ -81,24 +84,25 @@ def _text(content: bytes, name: str) -> str:
         raise DataError(f"{name} is not UTF-8 in line {line}: save it as UTF-8.") from error
 
 
-def _rows(text: str, name: str) -> Iterator[Row]:
+def _rows(text: str, name: str, frame: bool) -> Iterator[Row]:
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = next((mark for mark in ("\t", ",", ";") if mark in first), " ")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     columns: tuple[int, int] | None = None
-    width = 2
+    width, headed = 2, False
     try:
-        for fields in reader:
+        for number, fields in enumerate(reader):
             cells = [field.strip() for field in fields]
             if not any(cells):
                 continue
             if columns is None:
                 columns = headings(cells)
+                headed = columns is not None
                 if columns:
                     width = len(cells)
                     continue
                 columns = (0, 1)
-            yield _row(cells, columns, width, reader.line_num, name)
+            yield _row(cells, columns, width, headed, f"row {number}" if frame else f"line {reader.line_num}", name)
     except csv.Error as error:
         raise DataError(f"{name} cannot be read in line {reader.line_num}: {error}.") from error
 
@@ -111,14 +115,17 @@ def headings(cells: list[str]) -> tuple[int, int] | None:
     return None if path is None or label is None else (path, label)
 
 
-def _row(cells: list[str], columns: tuple[int, int], width: int, line: int, name: str) -> Row:
+def _row(cells: list[str], columns: tuple[int, int], width: int, headed: bool, place: str, name: str) -> Row:
     if len(cells) != width:
         fields = f"{len(cells)} field{'' if len(cells) == 1 else 's'}"
+        wanted = "one for each heading" if headed else "PATH,LABEL"
+        wide = len(cells) > width and not headed
+        more = "; with other columns, name two `path` and `label` in the first line" if wide else ""
         raise DataError(
-            f"{name} has {fields} in line {line}, not {width}: give PATH,LABEL, in quotation marks where they hold "
-            "commas."
+            f"{name} has {fields} in {place}, not {width}: give {wanted}, in quotation marks where they hold commas"
+            f"{more}."
         )
     path, label = cells[columns[0]], cells[columns[1]]
     if not path or not label:
-        raise DataError(f"{name} has no {'path' if not path else 'label'} in line {line}.")
-    return Row(line, path, label)
+        raise DataError(f"{name} has no {'path' if not path else 'label'} in {place}.")
+    return Row(place, path, label)

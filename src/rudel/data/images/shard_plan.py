@@ -10,8 +10,11 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rudel.data.images.image_sources import Labelled
 from rudel.data.records.writer import shard_name
+from rudel.errors import OptionError
 
 TRAIN, VALIDATION = "train", "validation"
 SHARD_BYTES = 128_000_000
@@ -26,12 +29,12 @@ class Options:
     """Options of a conversion.
 
     Args:
-        validation: share of the images that is held out, from 0 to below 1.
+        validation: share of the images that is held out, from 0 to below 1; or the folder whose images are.
         max_side: pixels that no side of an image exceeds; None for any number.
         shards: for training, and as many of the same size for validation; None for about `SHARD_BYTES` each.
     """
 
-    validation: float = 0.1
+    validation: float | str = 0.1
     max_side: int | None = None
     shards: int | None = None
 
@@ -53,21 +56,35 @@ class Shard:
     made_of: str
 
 
-def plan_shards(images: Sequence[Labelled], classes: Sequence[str], options: Options) -> tuple[Shard, ...]:
+def check_share(validation: object) -> None:
+    """Refuses a share to hold out that is none.
+
+    Raises:
+        OptionError: it is not a number from 0 to below 1.
+    """
+    if not isinstance(validation, int | float | np.number) or not 0 <= validation < 1:
+        raise OptionError(f"`validation` is a share, from 0 to below 1, or a folder, not {validation!r}.")
+
+
+def plan_shards(
+    images: Sequence[Labelled], classes: Sequence[str], options: Options, held_out: Sequence[Labelled] = ()
+) -> tuple[Shard, ...]:
     """Deals images out to shards.
 
     Args:
-        images: all of them.
+        images: all of them, or those of the training.
         classes: names of the classes.
         options: see there.
+        held_out: images of the folder for validation, where the options name one.
 
     Returns:
         Shards of the training, then of the validation; a split without images has none.
     """
-    placed = sorted((place(image.file.name), image.file.name, image) for image in images)
+    share = 0 if isinstance(options.validation, str) else options.validation
+    placed, others = _placed(images), _placed(held_out)
     parts = {
-        VALIDATION: [image for at, _, image in placed if at < options.validation],
-        TRAIN: [image for at, _, image in placed if at >= options.validation],
+        VALIDATION: [image for at, image in placed if at < share] + [image for _, image in others],
+        TRAIN: [image for at, image in placed if at >= share],
     }
     planned = []
     for split in (TRAIN, VALIDATION):
@@ -78,6 +95,10 @@ def plan_shards(images: Sequence[Labelled], classes: Sequence[str], options: Opt
             dealt = tuple(part[len(part) * number // count : len(part) * (number + 1) // count])
             planned.append(Shard(file, split, dealt, _fingerprint(dealt, classes, options)))
     return tuple(planned)
+
+
+def _placed(images: Sequence[Labelled]) -> list[tuple[float, Labelled]]:
+    return sorted(((place(image.file.name), image) for image in images), key=lambda one: (one[0], one[1].file.name))
 
 
 def _count(part: Sequence[Labelled], training: Sequence[Labelled], requested: int | None) -> int:

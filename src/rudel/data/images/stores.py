@@ -138,7 +138,7 @@ class LocalStore:
     def read(self, name: str, check: Callable[[bytes], None] = lambda first: None) -> bytes:
         """See `Store`."""
         # every call gives Python's lock away, and may get it back late when other threads are busy: so few calls
-        path = f"{self._root}/{name}" if name[0] != "/" else name
+        path = f"{self._root}/{name}" if not name.startswith("/") else name
         about = os.stat(path)  # noqa: PTH116
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")

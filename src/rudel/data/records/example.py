@@ -82,6 +82,8 @@ def _encoded(name: str, value: Any) -> bytes:
     """A serialised `Feature`."""
     if isinstance(value, bytes | str):
         value = [value]
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "OSTU":
+        value = value.ravel().tolist()
     if isinstance(value, list | tuple) and value and isinstance(value[0], bytes | str):
         if not all(isinstance(item, bytes | str) for item in value):
             raise DataError(f"The feature `{name}` mixes text with other things: give values of one kind.")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rudel.aliases import Tree
-from rudel.data.dataset import Examples, aligned_empty
+from rudel.data.dataset import Examples, aligned_empty, like
 from rudel.errors import DataError
 
 _SHORT = 512
@@ -173,7 +173,7 @@ def _structure(name: Tree, value: Tree, leaves: list[Leaf]) -> Tree:
         return {key: _structure(f"{name}[{key!r}]", part, leaves) for key, part in value.items()}
     if isinstance(value, list | tuple):
         names = name if isinstance(name, tuple) else [f"{name}[{i}]" for i in range(len(value))]
-        return type(value)(_structure(part_name, part, leaves) for part_name, part in zip(names, value, strict=False))
+        return like(value, [_structure(each, part, leaves) for each, part in zip(names, value, strict=False)])
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":
         raise DataError(
@@ -207,7 +207,7 @@ def _rebuilt(structure: Tree, arrays: list[np.ndarray]) -> Tree:
     if isinstance(structure, dict):
         return {key: _rebuilt(part, arrays) for key, part in structure.items()}
     if isinstance(structure, list | tuple):
-        return type(structure)(_rebuilt(part, arrays) for part in structure)
+        return like(structure, [_rebuilt(part, arrays) for part in structure])
     return arrays[structure]
 
 

@@ -4,7 +4,6 @@ A record is its length (8 bytes, lowest first), the masked CRC-32C of those, its
 (`tensorflow/core/lib/io/record_writer.h`).
 """
 
-import contextlib
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from rudel.data.records.checksum import masked
 from rudel.data.records.example import encode_example
 from rudel.errors import DataError
-from rudel.files import written_atomically
+from rudel.files import written_atomically, written_together
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
@@ -56,7 +55,7 @@ def write_examples(
 ) -> list[Path]:
     """Writes examples into a set of shards, `SPLIT-00000-of-0000N.tfrecord`; neighbours go to different shards.
 
-    Every shard is renamed to its place when all are complete.
+    All shards are on the disk before the first is renamed to its place.
 
     Args:
         folder: made if it does not exist.
@@ -75,8 +74,7 @@ def write_examples(
         raise DataError(f"Examples cannot be written to {shards} shards: give a number of at least 1.")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / shard_name(split, number, shards) for number in range(shards)]
-    with contextlib.ExitStack() as open_files:
-        files = [open_files.enter_context(written_atomically(path)) for path in paths]
+    with written_together(paths) as files:
         for number, features in enumerate(examples):
             files[number % shards].write(framed(encode_example(features)))
     return paths

@@ -11,7 +11,7 @@ from rudel.errors import DataError, OptionError
 UNKNOWN, SILENCE = "unknown", "silence"
 
 
-def chosen(found: Windows, words: Sequence[str], seed: int = 0) -> Windows:
+def chosen(found: Windows, words: Sequence[str], seed: int | Sequence[int] = 0) -> Windows:
     """Keeps words as classes; all others become `unknown`, and windows of `silence` are made.
 
     Of the others, as many windows as three words have are chosen at random; of silence, as many as one word has are

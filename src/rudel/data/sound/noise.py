@@ -16,7 +16,7 @@ _MOST_SAMPLES = 1 << 22
 
 
 def read_noise(folder: str | Path, rate: int) -> np.ndarray:
-    """All recordings of a folder and those below it, one after the other.
+    """All recordings of a folder and those below it, but not hidden ones, one after the other.
 
     Of more than 4 million samples, nine minutes at 8 kHz, the first part of each recording is taken.
 
@@ -31,7 +31,8 @@ def read_noise(folder: str | Path, rate: int) -> np.ndarray:
         DataError: there are none, or one cannot be read.
     """
     path = expanded(folder)
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    named = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    files = sorted(file for file in named if not any(part.startswith(".") for part in file.relative_to(path).parts))
     if not files:
         raise DataError(f"{folder} has no recordings of background noise: give a folder with WAV or FLAC files.")
     parts = [_read(file, rate) for file in files]

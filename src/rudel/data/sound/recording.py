@@ -18,6 +18,9 @@ from rudel.errors import DataError
 _MOST_SAMPLES = 1 << 28
 """Longer recordings are refused, as a small file can hold one that fills all memory; 97 minutes at 48 kHz."""
 
+_UNKNOWN = (1 << 63) - 1
+"""Frames, by libsndfile, of a FLAC file that was written to a pipe; it cannot read these."""
+
 
 def decode(
     content: bytes, rate: int, name: str = "The recording", admit: Callable[[int], None] = lambda samples: None
@@ -45,6 +48,8 @@ def decode(
     soundfile, soxr = packages()
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
+            if file.frames == _UNKNOWN:
+                raise DataError(f"{name} is a FLAC file whose header does not give its length: convert it to WAV.")
             samples_in_all = file.frames * file.channels + file.frames * rate // max(1, file.samplerate)
             if samples_in_all > _MOST_SAMPLES:
                 raise DataError(f"{name} is too long: cut it into parts, or leave it out.")

@@ -67,7 +67,7 @@ def read_folder(
         least: refuse fewer classes.
 
     Returns:
-        Windows, int16 (N, rate * seconds).
+        Windows, int16 (N, rate * seconds), of the classes that have a recording.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -84,12 +84,13 @@ def read_folder(
     read = [(part, one) for part, one in zip(parts, found.files, strict=True) if not isinstance(part, LeftOut)]
     unread = [part for part in parts if isinstance(part, LeftOut)]
     left_out = (*(LeftOut(printable(name), reason) for name, reason in found.passed_over), *unread)
-    check_classes(str(source), len({one.label for _, one in read}), least, left_out)
+    present = sorted({one.label for _, one in read})
+    check_classes(str(source), len(present), least, left_out)
     x = aligned_empty((sum(len(part) for part, _ in read), length), np.int16)
     np.concatenate([part for part, _ in read], out=x)
-    labels = np.concatenate([np.full(len(part), one.label, np.int32) for part, one in read])
+    labels = np.concatenate([np.full(len(part), present.index(one.label), np.int32) for part, one in read])
     names = [one.file.name for part, one in read for _ in part]
-    return Windows(str(source), x, labels, names, found.classes, left_out)
+    return Windows(str(source), x, labels, names, tuple(found.classes[label] for label in present), left_out)
 
 
 def check_classes(source: str, classes: int, least: int, left_out: tuple[LeftOut, ...]) -> None:

@@ -1,5 +1,6 @@
 """LiteRT: a `.tflite` file in float32, with smaller weights, or all in integers."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import tensorflow as tf
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import sentence_of
+from rudel.export.converter.recurrent import with_states_like_outputs
 from rudel.micro.signature import reordered
 
 _INTEGERS = {
@@ -33,7 +35,8 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
     Raises:
         ExportError: LiteRT has no operator for something, or none for integers.
     """
-    forward.save(folder / "on-the-way")
+    with _flips_by_slices():
+        forward.save(folder / "on-the-way")
     converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "on-the-way"), ["serving_default"])
     if form != "litert":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -50,7 +53,29 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
         raise ExportError(
             _sentence(str(error), form) or f"The conversion to {form} failed: {sentence_of(error)}"
         ) from error
+    if form == "litert-int8":
+        content = with_states_like_outputs(content)
     made.write_bytes(reordered(content, forward.inputs, forward.outputs))
+
+
+@contextlib.contextmanager
+def _flips_by_slices() -> Iterator[None]:
+    """Inside the block, TensorFlow flips tensors by STRIDED_SLICE.
+
+    REVERSE_V2 moves integers as they are, and the converter may give its input another scale than its output.
+    """
+    module: Any = tf
+    original = module.reverse
+
+    def flipped(tensor: Any, axis: Any, name: str | None = None) -> Any:
+        axes = np.atleast_1d(tf.get_static_value(tf.convert_to_tensor(axis))) % tensor.shape.rank
+        return tensor[tuple(slice(None, None, -1 if i in axes else 1) for i in range(tensor.shape.rank))]
+
+    module.reverse = flipped
+    try:
+        yield
+    finally:
+        module.reverse = original
 
 
 def _examples(forward: Forward, calibration: str | None) -> Iterator[dict[Any, Any]]:
@@ -71,7 +96,7 @@ def _sentence(message: str, form: str) -> str:
         names = sorted({name.strip() for line in missing for name in line.split(",")})
         return (
             f"LiteRT has no operator for {', '.join(names)}: build the model without "
-            f"{'it' if len(names) == 1 else 'them'}, or export to savedmodel or onnx."
+            f"{'it' if len(names) == 1 else 'them'}, or export to savedmodel."
         )
     unsupported = re.search(r"Quantization (?:to 16x8-bit )?not yet supported for op: '?([\w.]+)", message)
     if unsupported:
@@ -82,5 +107,5 @@ def _sentence(message: str, form: str) -> str:
     if "failed to legalize" in message or "is neither a custom op nor a flex op" in message:
         names = sorted(set(re.findall(r"'tf\.(\w+)' op", message)))
         if names:
-            return f"LiteRT has no operator for {', '.join(names)}: export to savedmodel or onnx, or {form} without it."
+            return f"LiteRT has no operator for {', '.join(names)}: export to savedmodel, or {form} without it."
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from rudel.errors import ExportError, RecipeError
-from rudel.internals.keras import layers_of
+from rudel.internals.keras import declare_dtype, layers_of
 from rudel.runs.own_classes import imported
 
 
@@ -42,6 +42,8 @@ def load(job: dict[str, Any]) -> keras.Model:
     for layer in layers_of(model):
         if layer.compute_dtype != "float32" and layer.compute_dtype.endswith("float16"):
             layer.dtype_policy = "float32"
+        if isinstance(layer, keras.layers.InputLayer) and layer.dtype.endswith("float16"):
+            declare_dtype(layer, "float32")
     return model
 
 

@@ -1,7 +1,9 @@
 """ONNX, by way of tf2onnx, for batches of any size."""
 
+import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +33,20 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
     Raises:
         ExportError: ONNX has no operator for something.
     """
-    forward.trace()
+    with _without_xla():
+        concrete = forward.trace()
     try:
         _count_nodes()
         _add_erfc()
-        function = tf.function(_numbering(forward), input_signature=forward.signature, autograph=False)
+        _add_bucketize()
+        function = tf.function(_numbering(concrete, forward.outputs), forward.signature, autograph=False)
         model, _ = tf2onnx.convert.from_function(function, input_signature=forward.signature, opset=OPSET)
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
+        if lacking := re.search(r"No Op registered for (\w+)", str(error)):
+            raise ExportError(
+                f"ONNX has no operator for {lacking[1]}: build the model without it, or export to savedmodel."
+            ) from error
         raise ExportError(f"The conversion to onnx failed: {sentence_of(error)}") from error
     _rename_outputs(model.graph, forward.outputs)
     _number_texts(model, texts)
@@ -46,12 +54,32 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
     return {"tf2onnx": tf2onnx.__version__, "onnx": onnx.__version__}
 
 
-def _numbering(forward: Forward) -> Callable[..., dict[str, tf.Tensor]]:
-    """The function of a model with numbers for the names of its outputs, as ONNX cannot have one for an input, too."""
+@contextlib.contextmanager
+def _without_xla() -> Iterator[None]:
+    """Inside the block, `tf.function` compiles nothing by XLA, whose calls tf2onnx keeps as operators of their own.
+
+    Keras does so with grouped convolutions, which TensorFlow itself does not compute on every CPU.
+    """
+    module: Any = tf
+    original = module.function
+    module.function = lambda *arguments, **options: original(*arguments, **options | {"jit_compile": None})
+    try:
+        yield
+    finally:
+        module.function = original
+
+
+def _numbering(concrete: Any, names: Sequence[str]) -> Callable[..., dict[str, tf.Tensor]]:
+    """The function of a model with numbers for the names of its outputs, as ONNX cannot have one for an input, too.
+
+    Tensors that the model holds beside its weights, such as the mean of a `Normalization`, become constants.
+    """
+    held = [tensor if tensor.dtype == tf.resource else tensor.numpy() for tensor in concrete.captured_inputs]
 
     def numbered(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = forward.function(*tensors)
-        return {f"{number:05}": outputs[name] for number, name in enumerate(forward.outputs)}
+        concrete.set_external_captures([tf.convert_to_tensor(values) for values in held])
+        outputs = concrete(*tensors)
+        return {f"{number:05}": outputs[name] for number, name in enumerate(names)}
 
     return numbered
 
@@ -84,6 +112,27 @@ def _add_erfc() -> None:
             graph.make_node("Sub", ends, name=node.name, outputs=node.output, shapes=shapes, dtypes=kinds)
 
     tf_op("Erfc")(Erfc)
+
+
+def _add_bucketize() -> None:
+    """Teaches tf2onnx the buckets of `Discretization`: how many boundaries are not above a number."""
+
+    class Bucketize:
+        @classmethod
+        def version_13(cls, graph: Any, node: Any, **_: Any) -> None:
+            shapes, kinds = node.output_shapes, node.output_dtypes
+            given, boundaries = node.input[0], node.get_attr_value("boundaries")
+            graph.remove_node(node.name)
+            make = tf2onnx.graph_builder.GraphBuilder(graph)
+            real = graph.make_node("Cast", [given], attr={"to": onnx.TensorProto.FLOAT}).output[0]
+            column = make.make_unsqueeze({"data": real, "axes": [-1]})
+            limits = graph.make_const(f"{node.name}__boundaries", np.float32(boundaries)).output[0]
+            below = graph.make_node("Less", [column, limits]).output[0]  # NaN is below none
+            counted = graph.make_node("Cast", [graph.make_node("Not", [below]).output[0]], attr={"to": kinds[0]})
+            summed = {"data": counted.output[0], "axes": [-1], "keepdims": 0, "outputs": node.output}
+            make.make_reduce_sum(summed, name=node.name, shapes=shapes, dtypes=kinds)
+
+    tf_op("Bucketize")(Bucketize)
 
 
 def _number_texts(model: onnx.ModelProto, texts: Mapping[str, Sequence[str]]) -> None:

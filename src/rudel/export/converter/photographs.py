@@ -69,10 +69,14 @@ def _png(content: tf.Tensor, file: Bytes) -> tf.Tensor:
     with tf.control_dependencies([_check_size(file.number(16, 4), file.number(20, 4))]):
         layer = tf.cast(tf.io.decode_png(content, channels=4), tf.int32)
     colours, alpha = layer[..., :3], layer[..., 3:]
-    depth, is_grey = file.number(24, 1), file.number(25, 1) == 0
+    depth, kind = file.number(24, 1), file.number(25, 1)
+    is_grey, has_palette = kind == 0, kind == 3
     # TensorFlow's "opaque" is the largest number of so many bits, also where it makes 8 of fewer
-    opaque = tf.where(is_grey & (depth < 8), tf.bitwise.left_shift(tf.constant(1, tf.int64), depth) - 1, 255)
-    alpha = tf.where(alpha == tf.cast(opaque, tf.int32), 255, alpha)
+    opaque = tf.cast(tf.bitwise.left_shift(tf.constant(1, tf.int64), depth) - 1, tf.int32)
+    is_filled = (depth < 8) & (is_grey | (has_palette & tf.reduce_all(alpha == opaque)))
+    # as in training, where the transparent one of 4 or 16 levels is looked for among 256, and one of 65,536 is not
+    is_missed = is_grey & (((depth == 2) | (depth == 4)) & (colours[..., :1] > 0) | (depth == 16))
+    alpha = tf.where((is_filled & (alpha == opaque)) | is_missed, 255, alpha)
     blended = 255 * (255 - alpha) + colours * alpha + 128
     return tf.cast((blended // 256 + blended) // 256, tf.uint8)
 

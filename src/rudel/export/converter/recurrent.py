@@ -16,14 +16,21 @@ import tensorflow as tf
 from rudel.aliases import Tensor, Tree
 from rudel.errors import ExportError
 from rudel.internals.keras import layers_of, recurrence, replaced_inner_loop
+from rudel.micro.flatbuffer import Flatbuffer
+from rudel.micro.schema import BUILTIN_OPERATORS
+
+_LSTM = BUILTIN_OPERATORS.index("UNIDIRECTIONAL_SEQUENCE_LSTM")
+_HIDDEN_STATE, _HIDDEN = 18, 4
+"""What one step of that operator leaves to the next, among its inputs, and the same among its intermediate tensors."""
 
 
 @contextlib.contextmanager
 def fuse_lstms() -> Iterator[None]:
     """Marks the LSTMs that are traced inside the block, so that the converter makes one operator of each.
 
-    That operator has the activations tanh and sigmoid, and no mask. Which arguments, results and attributes the
-    function must have is set by the pass `prepare-composite-functions-tf` of the converter.
+    That operator has the activations tanh and sigmoid, and no mask; it begins with states of zeros, and does not give
+    the last ones. Which arguments, results and attributes the function must have is set by the pass
+    `prepare-composite-functions-tf` of the converter.
     """
     numbers = itertools.count()
 
@@ -31,9 +38,10 @@ def fuse_lstms() -> Iterator[None]:
         def inner_loop(
             self: Any, sequences: Tensor, initial_state: Tree, mask: Tensor | None, training: bool = False
         ) -> Tree:
-            if mask is not None or not _is_standard(self.cell):
+            if mask is not None or self.return_state or not (_is_standard(self.cell) and _are_zeros(initial_state)):
                 return original(self, sequences, initial_state, mask, training)
-            function = _marked(next(numbers), self.go_backwards)
+            function = _marked(next(numbers))
+            sequences = sequences[:, ::-1] if self.go_backwards else sequences
             weights = [tf.convert_to_tensor(w) for w in (self.cell.kernel, self.cell.recurrent_kernel, self.cell.bias)]
             last, outputs, hidden, carry, _ = function(sequences, *initial_state, *weights)
             return last, outputs, [hidden, carry]
@@ -51,6 +59,27 @@ def unroll(model: keras.Model) -> None:
             layer.unroll = True
 
 
+def with_states_like_outputs(content: bytes) -> bytes:
+    """Returns a `.tflite` file in int8 whose LSTMs have one scale and zero point for hidden states and outputs.
+
+    The operator gives the same integers as both, and the converter sets different scales where something behind it,
+    such as a concatenation, asks for that of the output.
+    """
+    model, changed = Flatbuffer.of(content).root(), bytearray(content)
+    codes, graph = model.tables(1), model.tables(2)[0]
+    scales: list[Any] = [tensor.table(4) for tensor in graph.tables(0)]
+    for operator in graph.tables(3):
+        if codes[operator.integer(0, "I")].integer(3, "i") != _LSTM:
+            continue
+        (output,) = operator.integers(2)
+        for slot, size in ((2, 4), (3, 8)):  # float32 scales and int64 zero points
+            at, _ = scales[output].vector(slot, size)
+            for tensor in (operator.integers(1)[_HIDDEN_STATE], operator.integers(8)[_HIDDEN]):
+                to, _ = scales[tensor].vector(slot, size)
+                changed[to : to + size] = content[at : at + size]
+    return bytes(changed)
+
+
 def refuse_memory(model: keras.Model) -> None:
     """Refuses layers that remember what they saw from one call to the next.
 
@@ -65,13 +94,18 @@ def refuse_memory(model: keras.Model) -> None:
             )
 
 
+def _are_zeros(states: Tree) -> bool:
+    values = [tf.get_static_value(state) for state in states]
+    return all(value is not None and not value.any() for value in values)
+
+
 def _is_standard(cell: keras.Layer) -> bool:
     return cell.use_bias and cell.activation is keras.activations.tanh and (
         cell.recurrent_activation is keras.activations.sigmoid
     )  # fmt: skip
 
 
-def _marked(number: int, backwards: bool) -> Any:
+def _marked(number: int) -> Any:
     """An LSTM as a function of (inputs, hidden, carry, kernel, recurrent kernel, bias)."""
 
     def lstm(inputs: Tensor, hidden: Tensor, carry: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor) -> Any:
@@ -82,13 +116,13 @@ def _marked(number: int, backwards: bool) -> Any:
             hidden = tf.sigmoid(outward) * tf.tanh(carry)
             return hidden, [hidden, carry]
 
-        last, outputs, (hidden, carry) = recurrence(step, inputs, [hidden, carry], go_backwards=backwards)
+        last, outputs, (hidden, carry) = recurrence(step, inputs, [hidden, carry])
         return last, outputs, hidden, carry, tf.constant(1.0)  # the last is where it ran; the converter wants five
 
     attributes = {
         "api_implements": f"lstm_{number}",
         "api_preferred_device": "CPU",
         "time_major": False,
-        "go_backwards": backwards,
+        "go_backwards": False,
     }
     return tf.function(lstm, autograph=False, experimental_attributes=attributes)

@@ -1,7 +1,7 @@
 """The ends of a member that reach the driver: what is shown, what callbacks do, what is kept."""
 
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -59,7 +59,7 @@ class SentStore:
         """See `Store`."""
         self._channel.send(Saved(checkpoint))
 
-    def save_best(self, weights: Checkpoint, before: int | None) -> None:
+    def save_best(self, weights: Checkpoint, before: Iterable[int | None]) -> None:
         """See `Store`."""
         self._channel.send(Best(weights))
 

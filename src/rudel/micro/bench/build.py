@@ -10,7 +10,8 @@ from rudel.micro.bench.boards import Core, Timer
 from rudel.micro.bench.tools import BenchError, program
 
 STANDARD = ("-std=c99", "-O2", "-ffunction-sections", "-fdata-sections")
-_OWN = ("board.h", "board.ld", "startup.c", "harness.c")
+OWN = ("board.h", "board.ld", "startup.c", "harness.c")
+"""Files of the bench itself."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def build(
         BenchError: the compiler is not there, or refuses a source.
     """
     compiler = program(f"{core.tools}-gcc")
-    own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
+    own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in OWN}
     for name, text in {**own, **sources}.items():
         (folder / name).write_text(text)
     board = core.board

@@ -6,7 +6,7 @@ libraries.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from rudel.micro.arithmetic import Rounding
 from rudel.micro.bench.boards import Core, core
-from rudel.micro.bench.build import build, size
+from rudel.micro.bench.build import OWN, build, size
 from rudel.micro.bench.emulator import run
-from rudel.micro.bench.host import host_outputs
+from rudel.micro.bench.host import count_differing, host_outputs
 from rudel.micro.bench.tools import BenchError
 from rudel.micro.bench.trace import build_plugin, can_trace, estimates, loading
 from rudel.micro.check import uniform_array
@@ -58,7 +58,8 @@ class Measurement:
         stack: bytes of the deepest stack.
         layers: in order; instructions and cycles are those of the first input.
         inputs: how many inputs were tried.
-        differing: how many of their outputs are not those that were expected.
+        differing: for how many of them the outputs are not as expected, float32 within rounding.
+        exact: whether equality was required: all outputs are integers.
     """
 
     target: str
@@ -72,6 +73,7 @@ class Measurement:
     layers: tuple[Layer, ...]
     inputs: int
     differing: int
+    exact: bool
 
     @property
     def code(self) -> int:
@@ -97,7 +99,7 @@ def measure(
         timeout: seconds that an image may run.
 
     Raises:
-        BenchError: a program is missing, the model does not fit the board, or it faults.
+        BenchError: a program is missing, the model has a name of the bench's own, does not fit the board, or faults.
         RudelError: there is no board for the target.
     """
     if not inputs or len(inputs) != len(expected):
@@ -105,7 +107,7 @@ def measure(
             f"There are {len(inputs)} inputs and {len(expected)} expected outputs: give one for each, at least one."
         )
     place = core(compiled.target.name)
-    sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
+    sources = model_sources(compiled, {*OWN, "bench_model.c"})
     steps = compiled.steps
     with tempfile.TemporaryDirectory(prefix="rudel-bench-") as temporary:
         whole = _image(Path(temporary) / "whole", place, {**sources, "bench_model.c": glue(compiled)}, (), options)
@@ -134,7 +136,8 @@ def measure(
         stack=max(record.stack_bytes for record in records),
         layers=tuple(Layer(s.operator.index, s.operator.kind, s.macs, n, cycles) for s, n, cycles in layers),
         inputs=len(inputs),
-        differing=sum(a != b for a, b in zip(outputs, expected, strict=True)),
+        differing=count_differing(compiled, outputs, expected),
+        exact=compiled.exact,
     )
 
 
@@ -145,7 +148,7 @@ def bench(
     rounding: Rounding = "litert",
     ram: int | None = None,
     count: int = 3,
-    name: str | None = None,
+    name: str = "model",
     options: Sequence[str] = (),
 ) -> Measurement:
     """Compiles a model for a target and for this computer, and measures it with random inputs.
@@ -156,7 +159,7 @@ def bench(
         rounding: whose bits to give.
         ram: the most bytes of the arena.
         count: how many random inputs to run; the seed is fixed. The first is used for the layers.
-        name: of the model in C.
+        name: of the model in C, whatever its file is called.
         options: more options of the cross compiler.
 
     Raises:
@@ -174,6 +177,22 @@ def uniform_inputs(compiled: Compiled, count: int) -> list[bytes]:
     """The bytes of inputs by `uniform_array`, always the same."""
     random = np.random.default_rng(0)
     return [b"".join(uniform_array(random, port).tobytes() for port in compiled.inputs) for _ in range(count)]
+
+
+def model_sources(compiled: Compiled, own: Collection[str]) -> dict[str, str]:
+    """Returns the texts of NAME.h and NAME.c by file name.
+
+    Args:
+        compiled: the model.
+        own: names of the files that lie beside them.
+
+    Raises:
+        BenchError: one of them has the model's name, or the bench's functions have.
+    """
+    sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
+    if compiled.name == "bench" or sources.keys() & own:
+        raise BenchError(f"The bench has C of its own that is called `{compiled.name}`: rename the model's file.")
+    return sources
 
 
 def glue(compiled: Compiled, *, empty: bool = False) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rudel.data.collecting.port import opened
 from rudel.micro.arithmetic import Rounding
-from rudel.micro.bench.host import host_outputs
+from rudel.micro.bench.host import count_differing, host_outputs
 from rudel.micro.bench.line import Line, NoAnswerError, Port, RefusedError
 from rudel.micro.bench.measure import uniform_inputs
 from rudel.micro.bench.sketch import model_hash
@@ -35,13 +35,15 @@ class BoardMeasurement:
         port: that it is at.
         microseconds: of each inference.
         hertz: of its processor; None where its sketch does not know.
-        differing: how many outputs are not those that were expected.
+        differing: for how many inputs the outputs are not as expected, float32 within rounding.
+        exact: whether equality was required: all outputs are integers.
     """
 
     port: str
     microseconds: tuple[int, ...]
     hertz: int | None
     differing: int
+    exact: bool
 
     @property
     def median(self) -> float:
@@ -121,8 +123,8 @@ def run_on_board(
         microseconds.append(taken)
         if progress is not None:
             progress(number + 1, len(inputs))
-    differing = sum(a != b for a, b in zip(outputs, expected, strict=True))
-    return BoardMeasurement(port.name, tuple(microseconds), hertz or None, differing)
+    differing = count_differing(compiled, outputs, expected)
+    return BoardMeasurement(port.name, tuple(microseconds), hertz or None, differing, compiled.exact)
 
 
 def _greeted(line: Line, port: Port, compiled: Compiled, patience: float) -> int:

@@ -13,8 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from rudel.files import expanded
-from rudel.micro.bench.measure import glue
-from rudel.micro.bench.tools import BenchError
+from rudel.micro.bench.measure import glue, model_sources
 from rudel.micro.compiler import Compiled
 from rudel.micro.packages.folder import write_files
 
@@ -32,7 +31,7 @@ def write_sketch(compiled: Compiled, folder: Path) -> list[Path]:
         The files, the sketch first.
 
     Raises:
-        BenchError: the model has the name of one of the sketch's own files.
+        BenchError: the model has a name of the sketch's own.
         CompileError: the folder cannot be written.
     """
     folder = expanded(folder).resolve()
@@ -43,15 +42,12 @@ def line_sources(compiled: Compiled) -> dict[str, str]:
     """Returns the C that answers requests to run a model, texts by file name.
 
     Raises:
-        BenchError: the model has the name of one of these files.
+        BenchError: the model has a name of their own.
     """
     own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
     hash_ = ", ".join(map(str, model_hash(compiled)))
     own["bench_model.c"] = f"{glue(compiled)}\nconst uint8_t bench_hash[8] = {{{hash_}}};\n"
-    model = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
-    if taken := sorted(model.keys() & own.keys()):
-        raise BenchError(f"The sketch has a {taken[0]} of its own: rename the model's file.")
-    return model | own
+    return model_sources(compiled, own) | own
 
 
 def model_hash(compiled: Compiled) -> bytes:

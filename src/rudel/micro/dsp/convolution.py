@@ -15,8 +15,8 @@ from rudel.micro.dsp.scaling import Scaling, TwiceRounded, find_scaling, twice_r
 from rudel.micro.dsp.strips import strips_step
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import Convolution, prepare_convolution
 from rudel.micro.operators.depthwise import Depthwise
+from rudel.micro.operators.window_sums import Convolution, prepare_convolution
 
 SHIFTS = (12, 8)
 """Tried in this order; a model usually gets along with one, and has then one kernel."""
@@ -43,8 +43,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         return step
     if not packable(c.weights):
         return None
-    w = c.window
-    if (w.height, w.width, w.stride_h, w.stride_w) == (1, 1, 1, 1) and c.source[3] % 4 == 0:
+    if c.is_pointwise and c.source[3] % 4 == 0:
         return _pointwise(operator, c, scaling)
     return _windows(operator, c, scaling)
 

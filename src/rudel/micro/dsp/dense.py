@@ -12,7 +12,7 @@ from rudel.micro.dsp.pairs import words
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded
 from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import prepare_convolution
+from rudel.micro.operators.window_sums import prepare_convolution
 
 _STEP = 8
 _ROWS = 4

@@ -17,8 +17,8 @@ from rudel.micro.dsp.pairs import words
 from rudel.micro.dsp.scaling import Scaling
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import Window
 from rudel.micro.operators.depthwise import Depthwise, prepare_depthwise
+from rudel.micro.operators.window_sums import Window
 
 SHIFTS = (8, 12)
 

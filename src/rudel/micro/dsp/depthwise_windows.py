@@ -15,8 +15,8 @@ from rudel.micro.dsp.pairs import words
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded
 from rudel.micro.emit import Bands, Constant, Kernel, Overlap, Step
 from rudel.micro.graph import Operator
-from rudel.micro.operators.convolution import reaches_out
 from rudel.micro.operators.depthwise import Depthwise
+from rudel.micro.operators.window_sums import reaches_out
 
 
 def windows_step(operator: Operator, d: Depthwise, scaling: Scaling | TwiceRounded) -> Step | None:

@@ -9,15 +9,9 @@ import numpy as np
 from rudel.micro.dsp.instructions import DSP
 from rudel.micro.emit import Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import (
-    DENSE,
-    Convolution,
-    convolution_kernel,
-    convolution_step,
-    dense_step,
-    prepare_convolution,
-)
+from rudel.micro.operators.convolution import DENSE, convolution_kernel, convolution_step, dense_step
 from rudel.micro.operators.outputs import FORMS, row_length
+from rudel.micro.operators.window_sums import Convolution, prepare_convolution
 
 _CHANNELS = 4
 _INPUTS = 4

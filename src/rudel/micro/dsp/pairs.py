@@ -6,7 +6,7 @@ from rudel.micro.dsp.columns import ODD_SHARE, SPREAD, even_sums, packed, padded
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel, scaled
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded
 from rudel.micro.emit import Bands, Kernel
-from rudel.micro.operators.convolution import Convolution
+from rudel.micro.operators.window_sums import Convolution
 
 _STEPS = (32, 8)
 """Columns have a length that is a multiple of one of these: the first that asks for no more zeros than the last."""

@@ -18,7 +18,7 @@ from rudel.micro.dsp.pairs import PIXELS, PIXELS_BANDS, pair_lead, pixels_table,
 from rudel.micro.dsp.scaling import FRACTION_BITS, Scaling, TwiceRounded
 from rudel.micro.emit import Bands, Constant, Kernel, Overlap, Step
 from rudel.micro.graph import Operator
-from rudel.micro.operators.convolution import Convolution
+from rudel.micro.operators.window_sums import Convolution
 
 _FEW_CHANNELS = 3
 _OFTEN = 256
@@ -80,8 +80,8 @@ def strips_step(operator: Operator, c: Convolution, scaling: Scaling | TwiceRoun
         return None
     if columns % 2 and columns < _NARROW:
         return None
-    pointwise = (w.height, w.width, w.stride_h, w.stride_w) == (1, 1, 1, 1) and channels % 4 == 0
     quads = channels % 4 == 0
+    pointwise = c.is_pointwise and quads
     block, numbers = _block(columns, w.height, row_words, step, scratch if quads else max(scratch, _SMALL_SCRATCH))
     small = (w.height, w.stride_h, w.dilation_h, w.top)
     if (

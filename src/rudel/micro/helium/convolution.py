@@ -6,7 +6,7 @@ from rudel.micro.graph import Graph, Operator
 from rudel.micro.helium.instructions import MOVE
 from rudel.micro.helium.outputs import SCALING, outputs_kernel, vector_scaling
 from rudel.micro.helium.products import BLOCK, VECTOR, columns_kernel, ready_weights
-from rudel.micro.operators.convolution import prepare_convolution
+from rudel.micro.operators.window_sums import prepare_convolution
 
 
 def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step | None:
@@ -37,7 +37,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         scratch=2 * length,
         overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
-        bands=Bands("rudel_vector_windows", in_place=(w.height, w.width, w.stride_h, w.stride_w) == (1, 1, 1, 1)),
+        bands=Bands("rudel_vector_windows", in_place=c.is_pointwise),
     )
 
 
@@ -95,7 +95,8 @@ def _kernel(vectors: int, form: str) -> Kernel:
 static void rudel_{name}(const rudel_vector_windows *p, const int8_t *in, int8_t *out, int8_t *scratch)
 {{
     const int32_t length = p->window_height * p->window_width * p->channels, depth = p->depth, columns = p->columns;
-    const int pointwise = p->window_height * p->window_width == 1 && p->stride_h == 1 && p->stride_w == 1;
+    const int pointwise = p->window_height * p->window_width == 1 && p->stride_h == 1 && p->stride_w == 1 &&
+                          p->rows == p->height && p->columns == p->width;
     int32_t sums[2 * {BLOCK}], y = -p->top, x = -p->left, column = columns;
     for (int32_t pixels = p->rows * columns; pixels > 0; pixels -= 2) {{
         const int32_t here = pixels < 2 ? 1 : 2;

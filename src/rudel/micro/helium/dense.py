@@ -4,7 +4,7 @@ from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.helium.outputs import SCALING, outputs_kernel, vector_scaling
 from rudel.micro.helium.products import BLOCK, ONE_COLUMN
-from rudel.micro.operators.convolution import prepare_convolution
+from rudel.micro.operators.window_sums import prepare_convolution
 
 
 def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step | None:

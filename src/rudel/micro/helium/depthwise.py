@@ -14,8 +14,8 @@ from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.helium.instructions import MOVE
 from rudel.micro.helium.outputs import LANES, NUMBERS, SCALED, SCALING, scaled_kernel, vector_scaling
-from rudel.micro.operators.convolution import reaches_out
 from rudel.micro.operators.depthwise import prepare_depthwise
+from rudel.micro.operators.window_sums import reaches_out
 
 _BLOCK = 16
 _MOST = 32

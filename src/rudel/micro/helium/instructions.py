@@ -43,7 +43,7 @@ static inline RUDEL_UNREAD void rudel_vector_copy(int8_t *to, int32_t to_step, c
                      "2:\\n\\tvldrb.8 q0, [%[in]], #16\\n\\tvstrb.8 q0, [%[out]], #16\\n\\tletp lr, 2b\\n"
                      "3:\\n\\tadd %[from], %[from], %[from_step]\\n\\tadd %[to], %[to], %[to_step]\\n\\t"
                      "subs %[rows], %[rows], #1\\n\\tbgt 1b"
-                     : [to] "+r"(to), [from] "+r"(from), [rows] "+r"(rows), [out] "=&r"(out), [in] "=&r"(in)
+                     : [to] "+&r"(to), [from] "+&r"(from), [rows] "+&r"(rows), [out] "=&r"(out), [in] "=&r"(in)
                      : [to_step] "r"(to_step), [from_step] "r"(from_step), [bytes] "r"(bytes)
                      : "q0", "lr", "cc", "memory");
 #else
@@ -57,7 +57,7 @@ static inline RUDEL_UNREAD void rudel_vector_fill(int8_t *to, int32_t value, int
 #ifdef RUDEL_VECTORS
     __asm__ volatile("vdup.8 q0, %1\\n\\twlstp.8 lr, %2, 1f\\n"
                      "2:\\n\\tvstrb.8 q0, [%0], #16\\n\\tletp lr, 2b\\n1:"
-                     : "+r"(to)
+                     : "+&r"(to)
                      : "r"(value), "r"(bytes)
                      : "q0", "lr", "memory");
 #else

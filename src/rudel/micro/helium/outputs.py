@@ -169,7 +169,7 @@ static const int32_t *rudel_vector_outputs_{form}(const int32_t *sums, const int
         "vstrb.32 q0, [%[out]], #4\\n\\t"
         "letp lr, 2b\\n"
         "1:"
-        : [sums] "+r"(sums), [at] "+r"(at), [out] "+l"(out), [s] "+r"(s), [shift] "=&r"(shift)
+        : [sums] "+&r"(sums), [at] "+&r"(at), [out] "+&l"(out), [s] "+&r"(s), [shift] "=&r"(shift)
         : [channels] "r"(channels), [unit] "r"(256)
         : "q0", "q1", "q2", "q3", "lr", "memory");
 #else

@@ -6,10 +6,11 @@ import numpy as np
 
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import arity, constant, quantised_activations, require
-from rudel.micro.operators.convolution import WindowSums, named, sums_of, weight_scales, window_of
+from rudel.micro.operators.checks import constant, require
+from rudel.micro.operators.convolution import named
 from rudel.micro.operators.outputs import FORMS, OUTPUT, element, output_fields, row_length
 from rudel.micro.operators.scalings import convolution_scaling
+from rudel.micro.operators.window_sums import WindowSums, sums_of, tensors_of, weight_scales, window_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +29,7 @@ def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Dep
     Raises:
         CompileError: shapes, types or options that do not fit.
     """
-    arity(operator, 2, 3)
-    source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
-    quantised_activations(operator, source, output)
-    for tensor in (source, output):
-        require(
-            len(tensor.shape) == 4, operator, f"the shape {list(tensor.shape)} is not batch, height, width, channels"
-        )
+    source, kernel, output = tensors_of(operator, graph)
     weights = constant(operator, graph, 1, "weights")
     require(
         weights.dtype == np.int8 and weights.ndim == 4 and weights.shape[0] == 1,

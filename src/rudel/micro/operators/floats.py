@@ -21,9 +21,9 @@ from rudel.micro.operators.checks import (
     same_shape,
     unsupported,
 )
-from rudel.micro.operators.convolution import window_lead, window_of
 from rudel.micro.operators.mean import reduction
 from rudel.micro.operators.pool import pool_window
+from rudel.micro.operators.window_sums import window_lead, window_of
 
 _LARGEST = float(np.finfo(np.float32).max)
 _RANGES = {"NONE": (-_LARGEST, _LARGEST), "RELU": (0.0, _LARGEST), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}

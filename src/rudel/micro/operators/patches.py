@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rudel.micro.emit import Bands, Context, Lowering, Overlap, Step
 from rudel.micro.graph import Graph, Operator, Tensor
-from rudel.micro.operators.convolution import Window, window_of
+from rudel.micro.operators.window_sums import Window, window_of
 from rudel.micro.planner import Buffer, Plan, plan_memory
 
 KIND = "PATCHES"
@@ -134,6 +134,8 @@ def part_of(operator: Operator, graph: Graph, context: Context, lower: Lowering)
     if step is None or step.bands is None or len(source.shape) != 4 or source.shape[0] != 1 or source.dtype != "int8":
         return None
     window = window_of(operator, source.shape, output.shape, _size(operator, graph))
+    if max(source.shape[1], output.shape[1], window.top) >= 1 << 15:  # the table of bands is int16_t
+        return None
     return Part(step, window, _image(source), _image(output), step.bands)
 
 

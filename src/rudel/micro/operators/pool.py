@@ -6,8 +6,8 @@ import numpy as np
 from rudel.micro.emit import Bands, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import arity, quantised_activations, require
-from rudel.micro.operators.convolution import Window, window_lead, window_of
 from rudel.micro.operators.scalings import output_limits
+from rudel.micro.operators.window_sums import Window, window_lead, window_of
 
 _TYPE = Kernel(
     "pool_type",

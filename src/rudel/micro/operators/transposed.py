@@ -6,10 +6,11 @@ import numpy as np
 from rudel.micro.emit import Constant, Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import constant, integers, quantised_activations, require
-from rudel.micro.operators.convolution import Window, bias_of, dots, named, sums_reach, weight_scales
+from rudel.micro.operators.convolution import dots, named
 from rudel.micro.operators.int16_sums import exceeds_32_bits, int16_reach, plan_int16
 from rudel.micro.operators.outputs import element, output_fields
 from rudel.micro.operators.scalings import convolution_scaling, output_limits
+from rudel.micro.operators.window_sums import Window, bias_of, sums_reach, weight_scales
 from rudel.micro.requantisation import plan
 
 

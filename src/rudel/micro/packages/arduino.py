@@ -62,8 +62,8 @@ def write_arduino(
     return write_files(
         folder,
         {
-            "library.properties": _properties(compiled, dsp),
-            "library.json": _manifest(compiled, dsp),
+            "library.properties": _properties(compiled, _needs(compiled, dsp, alone=not more)),
+            "library.json": _manifest(compiled, _needs(compiled, dsp, alone=not more)),
             **_sources(compiled, dsp),
             **{f"src/{file}": text for file, text in (more or {}).items()},
             f"examples/{name}/{name}.ino": sketch,
@@ -93,19 +93,21 @@ def _sentence(compiled: "Compiled") -> str:
     return f"The neural network {compiled.name} as plain C, without an interpreter."
 
 
-def _needs(compiled: "Compiled", dsp: "Compiled | None") -> str:
+def _needs(compiled: "Compiled", dsp: "Compiled | None", alone: bool) -> str:
+    """The memory of the network, and whether there are further sources, which take some, too."""
     forms = (compiled, dsp or compiled)
     flash, ram = max(form.weights_bytes for form in forms), max(form.arena_bytes for form in forms)
-    return f"Needs {flash:,} bytes of flash for its weights and {ram:,} bytes of RAM."
+    needs = f"{flash:,} bytes of flash for its weights and {ram:,} bytes of RAM"
+    return f"Needs {needs}." if alone else f"The network alone needs {needs}; features and their buffers need more."
 
 
-def _manifest(compiled: "Compiled", dsp: "Compiled | None") -> str:
+def _manifest(compiled: "Compiled", needs: str) -> str:
     """Makes the `library.json` of PlatformIO."""
     name = compiled.name
     manifest = {
         "name": name,
         "version": _VERSION,
-        "description": f"{_sentence(compiled)} {_needs(compiled, dsp)}",
+        "description": f"{_sentence(compiled)} {needs}",
         "keywords": ["neural network", "tinyml"],
         "authors": [{"name": "Rudel"}],
         "headers": f"{name}.h",
@@ -116,14 +118,14 @@ def _manifest(compiled: "Compiled", dsp: "Compiled | None") -> str:
     return json.dumps(manifest, indent=2) + "\n"
 
 
-def _properties(compiled: "Compiled", dsp: "Compiled | None") -> str:
+def _properties(compiled: "Compiled", needs: str) -> str:
     name = compiled.name
     return f"""name={name}
 version={_VERSION}
 author=Rudel
 maintainer=Rudel
 sentence={_sentence(compiled)}
-paragraph={_needs(compiled, dsp)}
+paragraph={needs}
 category=Data Processing
 url=
 architectures=*

@@ -20,6 +20,9 @@ _ARRAYS = {
     "bool": "Uint8Array",
 }
 
+_ENDS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
+"""The least and the greatest number of the dtypes that stand for real numbers."""
+
 _LOADER = """\
 // The model $NAME as WebAssembly.
 //
@@ -27,10 +30,13 @@ _LOADER = """\
 //   const model = await load();
 //   const $RESULT = model.run($ARRAYS);
 //
-// run takes and gives real numbers; invoke, in its place, the numbers that the model itself computes with.
+// run takes and gives real numbers; invoke, in its place, the numbers that the model itself computes with. Arrays are
+// flat, the last axis fastest: those of an image row by row.
 //
 $PORTS
 
+// Names of the classes, in the order of the output's numbers; empty where there is not one for each.
+export const classes = $CLASSES;
 export const inputs = $INPUTS;
 export const outputs = $OUTPUTS;
 
@@ -119,7 +125,8 @@ def loader(compiled: "Compiled") -> str:
     texts = {
         "$RESULT": results if len(outputs) == 1 else f"[{results}]",
         "$ARRAYS": ", ".join(port.variable for port in inputs),
-        "$PORTS": "\n".join(f"//   {port.variable}: {port.described}" for port in (*inputs, *outputs)),
+        "$PORTS": "\n".join(f"//   {port.variable}: {port.described}{_range_of(port)}" for port in (*inputs, *outputs)),
+        "$CLASSES": json.dumps(compiled.class_names),
         "$NAME": compiled.name,
         "$INPUTS": _described(inputs),
         "$OUTPUTS": _described(outputs),
@@ -131,8 +138,16 @@ def _described(side: Sequence[Port]) -> str:
     return "[\n" + "".join(f"  {_object(port)},\n" for port in side) + "]"
 
 
+def _range_of(port: Port) -> str:
+    """The real numbers that integers stand for, in words; "" where the numbers are real as they are."""
+    if port.scale is None or port.zero_point is None or port.dtype not in _ENDS:
+        return ""
+    least, greatest = (port.scale * (end - port.zero_point) for end in _ENDS[port.dtype])
+    return f", real numbers from {least:.4g} to {greatest:.4g}"
+
+
 def _object(port: Port) -> str:
-    least, greatest = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}.get(port.dtype, (None, None))
+    least, greatest = _ENDS.get(port.dtype, (None, None))
     fields: dict[str, Any] = {
         "name": port.name,
         "shape": list(port.shape),

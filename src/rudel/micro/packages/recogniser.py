@@ -7,7 +7,8 @@ It needs `NAME.c`, the network, and `NAME_features.c`. All memory is static; the
 Sound: an interrupt puts samples at 16 kHz into a ring, decimated after a low pass where the model takes 8 kHz. The main
 program takes them hop by hop and computes a frame of features of each. The network costs far more than a frame, so it
 runs only every few hops, over the last frames: as often as a core at 64 MHz can, if it is to be idle for 70 % of the
-time by the estimate below. Scores are the mean of the last few runs.
+time by the estimate below. Scores are the mean of the last few runs. A word stays in the window and in the mean for
+longer than the rest after it: it is recognised again only after its score has fallen below the threshold.
 
 Motion: a movement begins when the board is accelerated by more than `STARTS_AT` g, axes added up, as in the recordings
 of Arduino's own tutorial, and is recognised when its window is full.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.c_literals import c_string
 from rudel.errors import CompileError
 from rudel.features.log_mel import LogMel
 
@@ -176,12 +178,6 @@ def motion_recogniser(compiled: "Compiled", class_names: Sequence[str]) -> dict[
     return _filled(compiled, class_names, _MOTION_H, _MOTION_C, values)
 
 
-def c_string(text: str) -> str:
-    """A literal of C with the bytes of a text in UTF-8."""
-    plain = {byte: chr(byte) for byte in range(32, 127) if chr(byte) not in '"\\?'}
-    return '"' + "".join(plain.get(byte) or f"\\{byte:03o}" for byte in text.encode()) + '"'
-
-
 def _filled(
     compiled: "Compiled", class_names: Sequence[str], header: str, source: str, values: dict[str, str]
 ) -> dict[str, str]:
@@ -247,7 +243,8 @@ void @NAME@_recogniser_put(const int16_t *samples, uint32_t count);
 /* Gives the next hop at the model's rate, and 1; or 0, if it has not come yet. */
 int32_t @NAME@_recogniser_take(int16_t *hop);
 
-/* Takes a hop. Gives the class that is recognised with it, and its score of 255; or -1. */
+/* Takes a hop. Gives the class that is recognised with it, and its score of 255; or -1. The same word counts again only
+ * after a pause of about a second. */
 int32_t @NAME@_recogniser_push(const int16_t *hop, uint8_t *score);
 """
     + _BOTTOM
@@ -286,6 +283,7 @@ static const uint8_t passed_over[CLASSES] = {@PASSED_OVER@};
 @INPUT_MEMORY@@OUTPUT_MEMORY@static int8_t frames[FRAMES][BANDS];
 static uint8_t runs[SMOOTHED][CLASSES];
 static uint32_t next_frame, next_run, hops, resting;
+static int32_t heard = -1; /* the word that is still in the scores, or -1 */
 
 /* A ring with one writer, the interrupt, and one reader: each changes its own place only, and after what it says is
  * done. */
@@ -317,6 +315,7 @@ void @NAME@_recogniser_reset(void) {
     memset(runs, 0, sizeof runs);
     memset(@NAME@_recogniser_scores, 0, sizeof @NAME@_recogniser_scores);
     next_frame = next_run = hops = resting = 0;
+    heard = -1;
     put = taken = 0;
     forget();
 }
@@ -350,13 +349,16 @@ int32_t @NAME@_recogniser_push(const int16_t *hop, uint8_t *score) {
 
     const int32_t best = smoothed_best();
     *score = @NAME@_recogniser_scores[best];
+    const int32_t word = passed_over[best] || *score < THRESHOLD ? -1 : best;
     if (resting) {
         resting--;
+        if (word != heard) heard = -1;
         return -1;
     }
-    if (passed_over[best] || *score < THRESHOLD) return -1;
-    resting = RESTING;
-    return best;
+    if (word == heard) return -1;
+    heard = word;
+    if (word >= 0) resting = RESTING;
+    return word;
 }
 """
 

@@ -1,29 +1,44 @@
 """Arduino sketches that use a compiled model."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rudel.errors import CompileError
+from rudel.features.log_mel import LogMel
+from rudel.features.sensor_columns import Columns
 from rudel.micro.ports import Port
 
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
 
 
-def timing_sketch(compiled: "Compiled") -> str:
-    """A sketch that runs the model once a second, and prints how long it took and what came out."""
+def timing_sketch(compiled: "Compiled", features: LogMel | Columns | None = None) -> str:
+    """A sketch that runs the model once a second, and prints how long it took and what came out.
+
+    Args:
+        compiled: the model.
+        features: what `NAME_features.c` makes the model's one input of; None where the model takes readings themselves.
+    """
     inputs, outputs = compiled.inputs, compiled.outputs
     variables = "\n".join(_variable(port) for port in (*inputs, *outputs))
-    filling = "\n".join(_filled(port) for port in inputs)
-    printing = "\n".join(_printed(port) for port in outputs)
+    if features:
+        included, quantising = f"\n#include <{compiled.name}_features.h>", ""
+        filling = _pushed(compiled.name, inputs[0], features)
+    else:
+        included, quantising = "", "".join(map(_quantise, inputs))
+        filling = "\n".join(_filled(port) for port in inputs)
+    printing = "\n".join(_printed(port, compiled.class_names) for port in outputs)
     arguments = ", ".join(port.variable for port in (*inputs, *outputs))
     return f"""// Runs the model {compiled.name} once a second, and prints how long that took and what came out.
 
-#include <{compiled.name}.h>
+#include <{compiled.name}.h>{included}
 
 {variables}
-
-// Put the reading of your sensor here.
+{quantising}
+// Put the readings of your sensor here, in the place of 0.
 static void readInput() {{
 {filling}
 }}
@@ -77,7 +92,7 @@ void loop() {{
   const float x = (float)TWO_PI * (float)stepNow / (float)stepsACycle;
   {given.type} input[{given.macro}_SIZE];
   {answer.type} output[{answer.macro}_SIZE];
-  input[0] = {"quantised(x)" if given.quantised else "x"};
+  input[0] = {_number(given, "x")};
   {compiled.name}_invoke(input, output);
   const float y = {_real(answer, "output[0]")};
 
@@ -104,33 +119,57 @@ def _variable(port: Port) -> str:
 def _quantise(port: Port) -> str:
     if not port.quantised:
         return ""
-    low, high = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}[port.dtype]
+    limits = np.iinfo(port.dtype)
     return f"""
 // The number that stands for a real one.
-static {port.type} quantised(float value) {{
+static {port.type} {_quantised(port)}(float value) {{
   const float number = roundf(value / {port.macro}_SCALE) + {port.macro}_ZERO_POINT;
-  return ({port.type})constrain(number, {low}.0f, {high}.0f);
+  return ({port.type})constrain(number, {limits.min}.0f, {limits.max}.0f);
 }}
 """
 
 
+def _quantised(port: Port) -> str:
+    """The function that quantises an input: `quantised`; where there are several, named as they are."""
+    return port.variable.replace("input", "quantised", 1)
+
+
+def _number(port: Port, real: str) -> str:
+    return f"{_quantised(port)}({real})" if port.quantised else real
+
+
 def _filled(port: Port) -> str:
-    zero = f"{port.macro}_ZERO_POINT" if port.quantised else "0"
-    note = (
-        f"  // A real number r is given as r / {port.macro}_SCALE + {port.macro}_ZERO_POINT; here all are 0.\n"
-        if port.quantised
-        else ""
-    )
-    return f"""{note}  for (unsigned long i = 0; i < {port.macro}_SIZE; i++) {{
-    {port.variable}[i] = {zero};
+    kind = "float" if port.quantised else port.type
+    return f"""  for (unsigned long i = 0; i < {port.macro}_SIZE; i++) {{
+    const {kind} reading = 0;
+    {port.variable}[i] = {_number(port, "reading")};
   }}"""
 
 
-def _printed(port: Port) -> str:
+def _pushed(name: str, port: Port, features: LogMel | Columns) -> str:
+    """Fills an input by NAME_features_push: row by row of a sensor, or hop by hop of sound."""
+    upper = f"{name}_features".upper()
+    if isinstance(features, Columns):
+        begin, given, step = "", "row", f"{upper}_COLUMNS"
+        declared = f"const float row[{upper}_COLUMNS] = {{0}};"
+    else:
+        begin, given, step = f"  {name}_features_reset();\n", "hop", f"{upper}_BANDS"
+        declared = f"const int16_t hop[{upper}_HOP] = {{0}};  // at {features.rate} Hz"
+    return f"""{begin}  for (unsigned long i = 0; i < {port.macro}_SIZE; i += {step}) {{
+    {declared}
+    {name}_features_push({given}, {port.variable} + i);
+  }}"""
+
+
+def _printed(port: Port, class_names: Sequence[str]) -> str:
     value = _real(port, f"{port.variable}[i]")
     digits = ", 4" if port.quantised or port.type == "float" else ""
-    return f"""  for (unsigned long i = 0; i < {port.macro}_SIZE; i++) {{
-    Serial.print({value}{digits});
+    names, name = "", ""
+    if class_names:
+        names = f"  static const char *const names[] = {port.macro}_CLASSES;\n"
+        name = "    Serial.print(names[i]);\n    Serial.print(' ');\n"
+    return f"""{names}  for (unsigned long i = 0; i < {port.macro}_SIZE; i++) {{
+{name}    Serial.print({value}{digits});
     Serial.print(' ');
   }}
   Serial.println();"""

@@ -20,7 +20,7 @@ import numpy as np
 
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph, Operator, Quantisation, Tensor
-from rudel.micro.operators.convolution import Convolution, prepare_convolution, reaches_out
+from rudel.micro.operators.window_sums import Convolution, prepare_convolution, reaches_out
 from rudel.micro.passes.known_channels import SAME_BYTES, Known, known_after, known_outputs
 
 _WEIGHTED = ("CONV_2D", "FULLY_CONNECTED")

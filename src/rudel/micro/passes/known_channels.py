@@ -14,10 +14,10 @@ import numpy as np
 
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import Convolution, Window
 from rudel.micro.operators.depthwise import Depthwise, prepare_depthwise
 from rudel.micro.operators.pool import pool_window
 from rudel.micro.operators.scalings import output_limits
+from rudel.micro.operators.window_sums import Convolution, Window
 from rudel.micro.requantisation import evaluate
 
 SAME_BYTES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")

@@ -1,8 +1,8 @@
 """PAD before a convolution becomes the convolution's own padding."""
 
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.convolution import window_of
 from rudel.micro.operators.movement import paddings
+from rudel.micro.operators.window_sums import window_of
 
 _PADDED = ("CONV_2D", "DEPTHWISE_CONV_2D")
 

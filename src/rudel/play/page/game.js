@@ -16,8 +16,9 @@ const PAUSE = 1400;
 /**
  * A round that is over.
  *
- * @typedef {{ word: string, right: boolean, seconds: number, points: number, guess: string | null | undefined,
- *   strokes: number[][][] }} Result
+ * @typedef {"right" | "over" | "skipped"} How
+ * @typedef {{ word: string, how: How, right: boolean, seconds: number, points: number,
+ *   guess: string | null | undefined, strokes: number[][][] }} Result
  */
 
 export class Game {
@@ -46,7 +47,7 @@ export class Game {
     this.#pad = pad;
     this.#classes = classes;
     this.#onFree = onFree;
-    element("pass").addEventListener("click", () => this.#end(false));
+    element("pass").addEventListener("click", () => this.#end("skipped"));
   }
 
   // Shows how it goes.
@@ -77,7 +78,7 @@ export class Game {
     const [best] = ranking;
     this.#best = best;
     if (best.name === this.word && best.share >= ENOUGH) {
-      this.#end(true);
+      this.#end("right");
       return;
     }
     const now = performance.now();
@@ -133,7 +134,7 @@ export class Game {
   #tick() {
     const left = SECONDS - (performance.now() - this.#began) / 1000;
     if (left <= 0) {
-      this.#end(false);
+      this.#end("over");
       return;
     }
     element("seconds").textContent = String(Math.ceil(left));
@@ -148,11 +149,13 @@ export class Game {
     this.#frame = requestAnimationFrame(() => this.#tick());
   }
 
-  #end(right) {
+  #end(/** @type {How} */ how) {
     if (this.word === null) return;
+    const right = how === "right";
     const seconds = (performance.now() - this.#began) / 1000;
     const result = {
       word: this.word,
+      how,
       right,
       seconds,
       points: right ? 10 + Math.ceil(SECONDS - seconds) : 0,
@@ -170,7 +173,7 @@ export class Game {
     const last = this.#results.length === this.#words.length;
     this.#show(() => (last ? this.#finish() : this.#announce(result)));
     aloud(
-      `${right ? `${spelt(result.word)}!` : word("over")} ${last ? "" : `${word("draw")}: ${spelt(this.#words[this.#results.length])}`}`,
+      `${right ? `${spelt(result.word)}!` : word(how)} ${last ? "" : `${word("draw")}: ${spelt(this.#words[this.#results.length])}`}`,
     );
   }
 
@@ -214,9 +217,9 @@ export class Game {
   }
 }
 
-function verdict({ right, seconds, points, guess }) {
+function verdict({ how, right, seconds, points, guess }) {
   if (right) return paragraph("verdict right", `${word("right", number(seconds, 1))} · ${word("points", points)}`);
-  return paragraph("verdict", `${word("over")}. ${guess ? word("instead", named(guess)) : ""}`);
+  return paragraph("verdict", `${word(how)}. ${guess ? word("instead", named(guess)) : ""}`);
 }
 
 function small({ word: drawn, right, seconds, guess, strokes }) {

@@ -11,7 +11,11 @@ export async function makeGuesser() {
   const answer = await fetch("model.json");
   if (!answer.ok) throw new Error(`model.json: ${answer.status}`);
   const guesser = new Guesser(await answer.json());
-  await guesser.use(guesser.about.module);
+  try {
+    await guesser.use(guesser.about.module);
+  } catch (error) {
+    if (guesser.about.offline) throw error; // there is no server that guesses
+  }
   return guesser;
 }
 
@@ -21,12 +25,16 @@ export async function makeGuesser() {
  * @typedef {{ seen: Uint8Array, side: number, ranking: { name: string, share: number }[], milliseconds: number }} Guess
  */
 
+/** The server's reason not to guess, as a sentence. */
+export class Refusal extends Error {}
+
 /** Asks the model that `model.json` describes. */
 export class Guesser {
   /** @type {{ run(pixels: Uint8Array): Float32Array | number[] } | null} */
   #model = null;
   /** @type {Promise<number[]> | null} */
   #busy = null;
+  #cannot = false; // run the model here
 
   constructor(about) {
     this.about = about;
@@ -38,9 +46,14 @@ export class Guesser {
   }
 
   async use(address) {
-    if (!address || this.#model) return;
-    const module = await import(`./${address}`);
-    this.#model = await module.load();
+    if (!address || this.#model || this.#cannot) return;
+    try {
+      const module = await import(`./${address}`);
+      this.#model = await module.load();
+    } catch (error) {
+      this.#cannot = true;
+      throw error;
+    }
   }
 
   /**
@@ -82,7 +95,7 @@ export class Guesser {
   async #ask(pixels) {
     const answer = await fetch("guess", { method: "POST", body: pixels });
     const found = await answer.json();
-    if (!answer.ok) throw new Error(found.error);
+    if (!answer.ok) throw new Refusal(found.error);
     if (found.module) this.use(found.module).catch(() => {});
     return found.probabilities;
   }

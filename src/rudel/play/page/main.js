@@ -5,7 +5,7 @@ import { say, turnVoice, voiceIsOn } from "./aloud.js";
 import { headline, show, showNothing } from "./bars.js";
 import { element } from "./elements.js";
 import { Game } from "./game.js";
-import { makeGuesser } from "./guesser.js";
+import { makeGuesser, Refusal } from "./guesser.js";
 import { Pad } from "./pad.js";
 import { speak, spoken, word } from "./words.js";
 
@@ -98,13 +98,13 @@ async function guessIfTime(now) {
     show(guess, { ended: ended && !playing, right: game.word });
     describe(guesser);
     if (playing) game.hear(guess);
-  } catch {
-    complain("gone");
+  } catch (error) {
+    complain(error instanceof Refusal ? error.message : word("gone"));
   }
 }
 
-function complain(key) {
-  element("problem").textContent = word(key);
+function complain(sentence) {
+  element("problem").textContent = sentence;
   element("problem").hidden = false;
 }
 
@@ -139,5 +139,5 @@ try {
     navigator.serviceWorker.register("worker.js").catch(() => {});
   document.body.dataset.ready = "true";
 } catch {
-  complain("failed");
+  complain(word("failed"));
 }

@@ -39,7 +39,7 @@ const DIGITS = {
 
 // What stands in a list: digits as digits.
 export function named(name) {
-  return (spoken() === "de" && GERMAN[name]) || name;
+  return spoken() === "de" && Object.hasOwn(GERMAN, name) ? GERMAN[name] : name;
 }
 
 // What is to be drawn, and what is said aloud: digits as words.

@@ -74,21 +74,29 @@ async function listen(about, listener) {
   const exact = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
   const stream = await navigator.mediaDevices.getUserMedia({ audio: exact });
   const context = new AudioContext();
-  await context.audioWorklet.addModule("microphone.js");
-  const node = new AudioWorkletNode(context, "microphone", { processorOptions: { rate: about.rate, hop: about.hop } });
-  node.port.onmessage = ({ data }) => {
-    show(listener.push(data), about.classes);
-    paint(listener.spectrum());
-  };
-  context.createMediaStreamSource(stream).connect(node).connect(context.destination);
-  await context.resume();
+  try {
+    await context.audioWorklet.addModule("microphone.js");
+    const processorOptions = { rate: about.rate, hop: about.hop };
+    const node = new AudioWorkletNode(context, "microphone", { processorOptions });
+    node.port.onmessage = ({ data }) => {
+      show(listener.push(data), about.classes);
+      paint(listener.spectrum());
+    };
+    context.createMediaStreamSource(stream).connect(node).connect(context.destination);
+    await context.resume();
+  } catch (error) {
+    for (const track of stream.getTracks()) track.stop();
+    await context.close();
+    throw error;
+  }
 }
 
 async function feel(about, mover) {
   const asking = /** @type {{ requestPermission?: () => Promise<string> }} */ (
     /** @type {unknown} */ (DeviceMotionEvent)
   );
-  if (asking.requestPermission && (await asking.requestPermission()) !== "granted") throw new Error("not granted");
+  if (asking.requestPermission && (await asking.requestPermission()) !== "granted")
+    throw new DOMException("not granted", "NotAllowedError");
   const rows = new Rows(about.rowRate);
   addEventListener("devicemotion", (event) => {
     for (const row of rows.push(event)) {
@@ -96,6 +104,13 @@ async function feel(about, mover) {
       show(mover.push(row), about.classes);
     }
   });
+}
+
+function why(error, sensor) {
+  if (!isSecureContext) return `Browsers give a page the ${sensor} only by https, or from localhost.`;
+  return error.name === "NotAllowedError"
+    ? `The ${sensor} cannot be used: allow this page to use it, and press the button again.`
+    : `The ${sensor} could not be started (${error.message}): reload the page, and press the button again.`;
 }
 
 async function prepare() {
@@ -123,16 +138,13 @@ try {
   start.disabled = false;
   start.addEventListener("click", async () => {
     start.disabled = true;
+    element("problem").hidden = true;
     try {
       await begin();
       document.body.dataset.running = "true";
-    } catch {
+    } catch (error) {
       start.disabled = false;
-      complain(
-        isSecureContext
-          ? `The ${sensor} cannot be used: allow this page to use it, and press the button again.`
-          : `Browsers give a page the ${sensor} only by https, or from localhost.`,
-      );
+      complain(why(error, sensor));
     }
   });
   if (about.offline && "serviceWorker" in navigator) navigator.serviceWorker.register("worker.js").catch(() => {});

@@ -14,6 +14,8 @@ export class Listener {
   #runs = [];
   #hops = 0;
   #resting = 0;
+  /** The word that is still in the scores, or -1. */
+  #heard = -1;
 
   /**
    * @param {any} about what model.json says
@@ -65,11 +67,14 @@ export class Listener {
     );
     const scores = Uint8Array.from(sums, (sum) => Math.floor(sum / this.#runs.length));
     const best = bestOf(scores);
+    const word = passedOver[best] || scores[best] < threshold ? -1 : best;
     if (this.#resting) {
       this.#resting--;
+      if (word !== this.#heard) this.#heard = -1;
       return { found: -1, scores };
     }
-    const found = passedOver[best] || scores[best] < threshold ? -1 : best;
+    const found = word === this.#heard ? -1 : word;
+    this.#heard = word;
     if (found >= 0) this.#resting = resting;
     return { found, scores };
   }

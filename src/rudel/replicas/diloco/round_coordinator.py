@@ -51,7 +51,12 @@ _PATIENCE_WITH_MANY = 3
 """By how much longer fewer than half of the replicas wait for the others."""
 
 _HISTORY = 256
-"""Merges that are kept for replicas that join."""
+"""Merges that are kept for replicas that join, at most."""
+
+_HISTORY_SNAPSHOTS, _SMALL_HISTORY = 4, 2**20
+"""Snapshots, without slots, that have as many bytes as all merges that are kept, where these are more than so many: a
+replica whose link takes that long for a snapshot could not keep up with the merges.
+"""
 
 _Answers = dict[tuple[str, int], Answer]
 """Answers by host, and by the round that they were planned for."""
@@ -93,8 +98,7 @@ class RoundCoordinator(Coordinator):
         closing, self._open = self._open, {}
         before = self.state
         merge, self.state = await self._compute(self._merged, closing, before)
-        self._merges[number] = merge
-        self._merges.pop(number - _HISTORY, None)
+        self._remember(number, merge)
         self._measure_skew(closing)
         if self.state.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
@@ -108,6 +112,14 @@ class RoundCoordinator(Coordinator):
             [(name, answer) for (name, _), answer in closing.items()],
             [Arrival(answer.delta, answer.steps) for answer in closing.values()],
         )
+
+    def _remember(self, number: int, merge: Merge) -> None:
+        """Keeps the merge of a round, and of the rounds before it as many as are worth it."""
+        self._merges[number] = merge
+        snapshot = self.state.weights.nbytes + sum(value.nbytes for value in self.state.statistics)
+        most = max(_HISTORY_SNAPSHOTS * snapshot, _SMALL_HISTORY)
+        while len(self._merges) > _HISTORY or sum(map(_size_of, self._merges.values())) > most:
+            del self._merges[next(iter(self._merges))]
 
     def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
@@ -179,6 +191,7 @@ class RoundCoordinator(Coordinator):
                 if not waiting:
                     if any(m.active for m in self._members.values()):
                         self._plan(number)
+                        self._changed.notify_all()
                     alone_since = alone_since or now
                     self._check_patience(alone_since, now)
                 else:
@@ -194,17 +207,17 @@ class RoundCoordinator(Coordinator):
         newest_plan = newest_merge = number - 1
         try:
             while not self._ended:
-                await self._until(lambda number=number: number in member.plans)
+                await self._until(lambda number=number: any(planned >= number for planned in member.plans))
                 if self._ended:
                     return
-                if self._forgotten(newest_merge + 1):
+                if number not in member.plans or self._forgotten(newest_merge + 1):  # others went on without it
                     self._join_again(member)
                     return
                 plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
                 newest_plan = max(n for n, _ in plans) if plans else newest_plan
                 merges = [(n, self._merges[n]) for n in range(newest_merge + 1, self.state.round)]
                 newest_merge = max(newest_merge, self.state.round - 1)
-                self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
+                self._count_sent(member, sum(_size_of(merge) for _, merge in merges))
                 self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
                 answer = await self._exchange(member, number, plans, merges)
                 self._count_received(member, answer)
@@ -263,7 +276,7 @@ class RoundCoordinator(Coordinator):
         snapshot_round = self.state.round
         await self._send_snapshot(member, with_slots)
         if self._forgotten(snapshot_round):
-            raise TimeoutError(f"while the weights were sent to it, the others took more than {_HISTORY} rounds")
+            raise TimeoutError("while the weights were sent to it, the others closed too many rounds")
         number = self.state.round
         await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(snapshot_round, number)])
         return number
@@ -306,6 +319,11 @@ def outer_step(
     return message, GlobalState(
         state.round + 1, state.steps + steps, state.weights + sent, momentum, movement, statistics
     )
+
+
+def _size_of(merge: Merge) -> int:
+    """Its payload bytes."""
+    return len(merge.delta) + len(merge.statistics)
 
 
 def _steps_of(answers: _Answers) -> int:

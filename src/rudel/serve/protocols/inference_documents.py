@@ -166,7 +166,7 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -
         contents = _unpacked(part, tensor) if part is not None else _texts(given["data"], tensor)
         if len(contents) != math.prod(shape):
             raise bad(f"The input `{tensor.name}` has {len(contents)} elements, and its shape says {math.prod(shape)}.")
-        if len(shape) > 2 or len(contents) != shape[0]:
+        if len(contents) != shape[0]:
             raise bad(f"The input `{tensor.name}` takes one BYTES element for each example.")
         return column_of_bytes(contents, tensor)
     array = _numbers(given["data"], datatype, tensor) if part is None else _from_bytes(part, datatype, tensor)

@@ -15,6 +15,7 @@ from rudel.serve.protocols import schemas
 from rudel.serve.protocols.operations import getting, posting
 from rudel.serve.protocols.protocol import Answer, Query, Target, json_document
 from rudel.serve.protocols.schemas import ANY, flag, list_of, required
+from rudel.serve.refusal import Refusal
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(ready|infer))?")
 _SERVER = {
@@ -45,6 +46,10 @@ class OpenInference:
         """The document that answers a GET."""
         name = target.model
         if not name:
+            if target.route == "ready" and models.unserved:
+                raise Refusal(
+                    503, f"{len(models.unserved)} of {len(models.names)} models cannot be served: `/` says why."
+                )
             return {
                 "metadata": {"name": "rudel", "version": __version__, "extensions": ["binary_tensor_data"]},
                 "models": {"models": models.names},
@@ -77,7 +82,7 @@ class OpenInference:
             "/v2/models": getting("models_v2", "Names of the models", required(models=list_of(text))),
             "/v2": getting("server", "Name, version and extensions", required(name=text, extensions=list_of(text))),
             "/v2/health/live": getting("live", "Whether the server runs", flag("live")),
-            "/v2/health/ready": getting("ready", "Whether it answers", flag("ready")),
+            "/v2/health/ready": getting("ready", "Whether all models are served", flag("ready")),
         }
 
     def model_operations(self, version: Version, place: str) -> dict[str, Any]:

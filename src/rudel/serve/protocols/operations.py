@@ -17,7 +17,7 @@ _REFUSED = {
     413: "The body is too large",
     415: "The media type of the body is not supported",
     422: "The model answers with NaN or infinity",
-    503: "There is too much to do: try again later",
+    503: "There is too much to do, or a model cannot be served: try again later",
     504: "The model took too long",
 }
 _COMPUTING = (400, 404, 408, 413, 415, 422, 503, 504)
@@ -25,7 +25,7 @@ _COMPUTING = (400, 404, 408, 413, 415, 422, 503, 504)
 
 def getting(id: str, summary: str, schema: Schema, media_type: str = "application/json") -> dict[str, Any]:
     """A GET whose answer fits the schema."""
-    return {"get": _operation(id, summary, schema, (404, 405), media_type)}
+    return {"get": _operation(id, summary, schema, (404, 405, 503), media_type)}
 
 
 def posting(id: str, summary: str, body: Schema, schema: Schema, files: Sequence[str] = ()) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from rudel.serve.model_signature import OPEN, Signature, Tensor
-from rudel.serve.refusal import bad
+from rudel.serve.refusal import Refusal, bad
 from rudel.serve.values import column_of_rows
 
 SIGNATURE = "serving_default"
@@ -135,9 +135,9 @@ def _from_rows(rows: object, signature: Signature) -> list[np.ndarray]:
     inputs: Sequence[Tensor] = signature.inputs
     names = {tensor.name for tensor in inputs}
     if isinstance(rows[0], dict) and rows[0].keys() != {"b64"}:
-        for row in rows:
+        for place, row in enumerate(rows):
             if not isinstance(row, dict) or row.keys() != names:
-                raise bad(f"An example has other inputs than the model, which takes {_listed(names)}.")
+                raise _other_inputs(row, names, f"Example {place:,}")
         return [column_of_rows([row[tensor.name] for row in rows], tensor) for tensor in inputs]
     if len(inputs) != 1:
         raise bad(f"The model takes several inputs: give examples as objects with {_listed(names)}.")
@@ -152,13 +152,23 @@ def _from_columns(columns: Any, signature: Signature) -> list[np.ndarray]:
             raise bad(f"The model takes several inputs: give `inputs` as an object with {_listed(names)}.")
         columns = {inputs[0].name: columns}
     if columns.keys() != names:
-        raise bad(f"`inputs` has other names than the model, which takes {_listed(names)}.")
+        raise _other_inputs(columns, names, "`inputs`")
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
             raise bad(f"The input `{name}` is not a list with at least one example.")
     if len({len(column) for column in columns.values()}) > 1:
         raise bad("The inputs have different numbers of examples.")
     return [column_of_rows(columns[tensor.name], tensor) for tensor in inputs]
+
+
+def _other_inputs(given: object, names: set[str], what: str) -> Refusal:
+    """The refusal of inputs that are not those of the model: names the first that is missing, or else unknown."""
+    if not isinstance(given, dict):
+        return bad(f"{what} is not an object: the model takes {_listed(names)}.")
+    if missing := names - given.keys():
+        return bad(f"{what} lacks the input `{min(missing)}`: the model takes {_listed(names)}.")
+    unknown = min(given.keys() - names)
+    return bad(f"{what} has an input `{unknown[:100]}`, which is unknown: the model takes {_listed(names)}.")
 
 
 def _reshaped(example: Mapping[str, Any], signature: Signature) -> dict[str, Any]:

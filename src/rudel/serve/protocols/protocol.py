@@ -31,9 +31,9 @@ class Target:
     is_open: bool = False
 
     @property
-    def method(self) -> str:
-        """The method of HTTP."""
-        return "POST" if self.computes else "GET"
+    def methods(self) -> tuple[str, ...]:
+        """The methods of HTTP; the web server sends no body in answer to HEAD."""
+        return ("POST",) if self.computes else ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)

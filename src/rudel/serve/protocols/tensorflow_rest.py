@@ -20,6 +20,8 @@ from rudel.serve.refusal import Refusal, bad
 from rudel.serve.values import column_of_bytes
 
 _MODEL = re.compile(r"/v1/models/([^/:]+)(?:/versions/([^/:]+))?(?:/(metadata)|:(predict|classify|regress))?")
+_NOT_JSON = (b"\xff\xd8", b"\x89PNG", b"RIFF", b"fLaC", b"--")
+"""The first bytes of JPEG, PNG, WebP, WAV and FLAC files, and of forms (multipart/form-data)."""
 
 
 class TensorFlowRest:
@@ -53,13 +55,11 @@ class TensorFlowRest:
             columns, in_rows = (
                 (_file(body, headers.media_type, version), True)
                 if is_file
-                else documents.read_predict(json_document(body), signature)
+                else documents.read_predict(_document(body), signature)
             )
             return Query(columns, lambda outputs: Answer(documents.write_predict(outputs, signature, in_rows)))
         columns = (
-            _file(body, headers.media_type, version)
-            if is_file
-            else documents.read_examples(json_document(body), signature)
+            _file(body, headers.media_type, version) if is_file else documents.read_examples(_document(body), signature)
         )
         if target.route == "regress":
             return Query(columns, lambda outputs: Answer(documents.write_regress(outputs)))
@@ -96,14 +96,27 @@ class TensorFlowRest:
         return paths
 
 
+def _document(body: bytes) -> Any:
+    """The JSON of a body.
+
+    Raises:
+        Refusal: it is not JSON, but perhaps a file (415).
+    """
+    if body.startswith(_NOT_JSON):
+        raise Refusal(
+            415, "The body is not JSON: send a file as it is, with a header such as `Content-Type: image/jpeg`."
+        )
+    return json_document(body)
+
+
 def _file(body: bytes, media_type: str, version: Version) -> Columns:
     """The column of one encoded image or recording."""
     kind = next((kind for kind in (IMAGES, RECORDINGS) if media_type in kind.types), None)
     if kind is None:
-        raise Refusal(
-            415, f"Images are accepted as {' or '.join(IMAGES.types)}, recordings as audio/wav or audio/flac."
-        )
-    if version.loaded.decode is None or version.loaded.files is not kind:
+        *others, last = IMAGES.types
+        types = f"{', '.join(others)} or {last}"
+        raise Refusal(415, f"Images are accepted as {types}, recordings as audio/wav or audio/flac.")
+    if version.loaded.decode is None or version.loaded.files.noun != kind.noun:
         raise bad(f"The model `{version.model}` takes no {kind.noun}.")
     return [column_of_bytes([body], version.loaded.signature.inputs[0])]
 

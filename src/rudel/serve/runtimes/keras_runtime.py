@@ -4,7 +4,8 @@ The programs are those of `rudel.predict`. A batch is filled up with zeros to th
 it is computed with by rounding alone.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,11 @@ from rudel.serve.table_inputs import of_table
 if TYPE_CHECKING:
     import keras
 
+    from rudel.runs.run_directory import RunDirectory
+
+
+_log = logging.getLogger(__name__)
+
 
 def load_run(path: Path, most: int) -> Loaded:
     """Loads the model of a finished run.
@@ -40,33 +46,33 @@ def load_run(path: Path, most: int) -> Loaded:
     from rudel.backend import keras_on_jax
 
     keras = keras_on_jax(light=True)
+    from jax.dtypes import canonicalize_dtype
+
     from rudel.export.inputs import inputs_of, output_names
     from rudel.features.layer import rate_of
     from rudel.features.table_layer import columns_of
     from rudel.runs import run_directory
-    from rudel.runs.loading import load, recipe_of
+    from rudel.runs.loading import load, read_image_of
 
     directory = run_directory.open_finished(path)
     model, title = load(path), directory.title
     if not getattr(model, "inputs", None):
-        raise ServeError(
-            f"The {title} does not say what it takes: export it by `rudel export {_place(title)} --to savedmodel`, "
-            "and serve that."
-        )
-    zeros = _zeros(keras, model, title)
+        raise ServeError(f"The {title} does not say what it takes: {_advice(directory)}")
+    zeros = _zeros(keras, model, directory)
     inputs = inputs_of(model, zeros)
     programs = _Programs(keras, model, inputs.structure, buckets(most))
-    first = [np.zeros((1, *leaf.shape), leaf.dtype) for leaf in inputs.leaves]
+    dtypes = [canonicalize_dtype(leaf.dtype).name for leaf in inputs.leaves]  # JAX computes in 32 bits, not in 64
+    first = [np.zeros((1, *leaf.shape), dtype) for leaf, dtype in zip(inputs.leaves, dtypes, strict=True)]
     outputs, structure = programs.warm_up(first)
     names = output_names(keras, model, structure)
     for name, output in zip(names, outputs, strict=True):
         if output.ndim == 0 or len(output) != 1:
             raise ServeError(f"The output `{name}` of the {title} is not one for each example: it cannot be served.")
     signature = Signature(
-        tuple(Tensor(leaf.name, leaf.shape, leaf.dtype) for leaf in inputs.leaves),
+        tuple(Tensor(leaf.name, leaf.shape, dtype) for leaf, dtype in zip(inputs.leaves, dtypes, strict=True)),
         tuple(Tensor(name, output.shape[1:], str(output.dtype)) for name, output in zip(names, outputs, strict=True)),
     )
-    recipe = recipe_of(directory)
+    read_image, config = read_image_of(directory), directory.read_config()
     compute, check = programs.compute, programs.check
     if columns := columns_of(model):
         signature, compute, check = of_table(columns, [leaf.key for leaf in inputs.leaves], signature, compute)
@@ -74,8 +80,8 @@ def load_run(path: Path, most: int) -> Loaded:
         signature,
         compute,
         "jax",
-        tuple(map(str, directory.read_config().get("class_names") or ())),
-        *_files(signature, recipe, rate_of(model)),
+        tuple(map(str, config.get("class_names") or ())),
+        *_files(signature, read_image, rate_of(model), config.get("input_range")),
         check,
         partial(_scores, model),
     )
@@ -89,11 +95,21 @@ def _scores(model: "keras.Model", outputs: np.ndarray) -> np.ndarray | None:
     return None if probabilities is None else of_both(probabilities)
 
 
-def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode | None, Files]:
-    """Conversion of files to inputs, and what these are."""
+def _files(
+    signature: Signature,
+    read_image: Callable[[Any], Any] | None,
+    rate: int | None,
+    learned_from: Sequence[float] | None,
+) -> tuple[Decode | None, Files]:
+    """Conversion of files to inputs, and what these are; a recipe that it needs and that is missing is logged."""
+    from rudel.runs.loading import MissingReadImage
+
     if rate is not None:
         return recording_inputs.reader(signature, rate), RECORDINGS
-    return reader(signature, recipe.read_image if recipe else None), IMAGES
+    decode = reader(signature, read_image, learned_from)
+    if decode and isinstance(read_image, MissingReadImage):
+        _log.warning("%s", read_image.reason)
+    return decode, IMAGES
 
 
 class _Programs:
@@ -163,24 +179,27 @@ def _plain(output: np.ndarray) -> np.ndarray:
     return output if output.dtype.kind in "biuf" else output.astype(np.float32)
 
 
-def _place(title: str) -> str:
-    """The path in the title of a run."""
-    return title.partition(" ")[2]
+def _advice(directory: "RunDirectory") -> str:
+    """How to make something of a run that can be served: by an export, which needs examples."""
+    data = "" if "source" in directory.read_config() else " --data FILE.npz"
+    place = directory.title.partition(" ")[2]
+    return f"export it by `rudel export {place} --to savedmodel{data}`, and serve that."
 
 
-def _zeros(keras: ModuleType, model: "keras.Model", title: str) -> Any:
+def _zeros(keras: ModuleType, model: "keras.Model", directory: "RunDirectory") -> Any:
     """One example of zeros, in the form that the model takes.
 
     Raises:
         ServeError: sizes are left open.
     """
+    title, place = directory.title, directory.title.partition(" ")[2]
 
     def zero(tensor: "keras.KerasTensor") -> np.ndarray:
         shape = tuple(tensor.shape[1:])
         if any(not isinstance(size, int) for size in shape):
             raise ServeError(
-                f"The {title} takes inputs of any size, shape {shape}: export it by "
-                f"`rudel export {_place(title)} --to savedmodel`, and serve that."
+                f"The {title} takes inputs of any size, shape {shape}: export it for one size by `rudel export {place} "
+                "--to savedmodel --data FILE.npz`, with examples of that size, and serve that."
             )
         if tensor.dtype == "string":
             raise ServeError(f"The {title} takes texts: it cannot be served by JAX.")

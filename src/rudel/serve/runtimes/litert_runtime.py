@@ -8,7 +8,8 @@ of the model that answers, or ends the process.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,21 @@ import numpy as np
 from rudel.aliases import Json
 from rudel.errors import ServeError
 from rudel.export.runner import quantised
+from rudel.loop.classification import of_both
+from rudel.runs.model_as_run import fits
 from rudel.serve.image_inputs import reader
-from rudel.serve.model_signature import Signature, Tensor
+from rudel.serve.model_signature import Signature, Tensor, may_be_missing
 from rudel.serve.refusal import Refusal, bad
 from rudel.serve.runtimes.runtime import Loaded, padded
 
 
-def load_litert(path: Path) -> Loaded:
+def load_litert(path: Path, class_names: Sequence[str] = ()) -> Loaded:
     """Loads a `.tflite` file.
+
+    Args:
+        path: of it.
+        class_names: in the order of its outputs; none where they are not known. A file without an output for each of
+            them has none.
 
     Raises:
         ServeError: LiteRT is missing, or cannot read or compute the file.
@@ -42,7 +50,16 @@ def load_litert(path: Path) -> Loaded:
         file.compute([np.zeros((1, *tensor.shape), tensor.dtype) for tensor in signature.inputs])
     except Refusal as error:
         raise ServeError(f"{path} cannot be computed: {error}") from error
-    return Loaded(signature, file.compute, "litert", (), reader(signature, None))
+    loaded = Loaded(signature, file.compute, "litert", decode=reader(signature, None))
+    (shape, *others) = [output.shape for output in signature.outputs]
+    if others or len(shape) != 1 or not fits(class_names, shape[0]):
+        return loaded
+    return replace(loaded, labels=tuple(class_names), scores=_scores)
+
+
+def _scores(outputs: np.ndarray) -> np.ndarray | None:
+    """A score for each class, of one output where there are two."""
+    return of_both(outputs.astype(np.float32)) if outputs.ndim == 2 else None
 
 
 class _File:
@@ -105,12 +122,21 @@ def _names(interpreter: Any) -> tuple[list[str], list[str]]:
     if not signatures:
         return plain_in, plain_out
     runner = interpreter.get_signature_runner(next(iter(signatures)))
-    named_in = {detail["index"]: name for name, detail in runner.get_input_details().items()}
-    named_out = {detail["index"]: name for name, detail in runner.get_output_details().items()}
     return (
-        [named_in.get(detail["index"], plain) for detail, plain in zip(inputs, plain_in, strict=True)],
-        [named_out.get(detail["index"], plain) for detail, plain in zip(outputs, plain_out, strict=True)],
+        _named(inputs, runner.get_input_details(), plain_in),
+        _named(outputs, runner.get_output_details(), plain_out),
     )
+
+
+def _named(details: Sequence[Json], signature: Mapping[str, Json], plain: Sequence[str]) -> list[str]:
+    """Names of tensors in a signature; a tensor that is listed twice has two there. Without one, it is `plain`."""
+    names: dict[int, list[str]] = {}
+    for name, detail in signature.items():
+        names.setdefault(detail["index"], []).append(name)
+    return [
+        names[detail["index"]].pop(0) if names.get(detail["index"]) else other
+        for detail, other in zip(details, plain, strict=True)
+    ]
 
 
 def _words(names: Sequence[str]) -> list[str]:
@@ -136,7 +162,8 @@ def _tensor(name: str, detail: Json, path: Path) -> Tensor:
     if len(detail["shape"]) < 1:
         raise ServeError(f"The tensor `{name}` of {path} is a single number, and none for each example.")
     shape = tuple(int(size) for size in detail["shape"][1:])
-    return Tensor(name, shape, "float32" if detail["quantization"][0] else dtype.name)
+    stands_for_reals = detail["quantization"][0]
+    return Tensor(name, shape, "float32" if stands_for_reals else dtype.name, may_be_missing(shape, dtype.name))
 
 
 def _as_integers(column: np.ndarray, detail: Json) -> np.ndarray:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.errors import ServeError
-from rudel.serve.image_inputs import reader
-from rudel.serve.model_signature import OPEN, Signature, Tensor
+from rudel.export.process import reason_of
+from rudel.serve.image_inputs import EXPORTED, IMAGES, reader
+from rudel.serve.model_signature import OPEN, Signature, Tensor, may_be_missing
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded
 
@@ -47,7 +48,8 @@ def load_savedmodel(path: Path) -> Loaded:
         tuple(_tensor(name, outputs[name], path) for name in outputs),
     )
     computing = _Function(tf, model, function, list(specs), list(outputs))
-    return Loaded(signature, computing.compute, "tensorflow_savedmodel", (), reader(signature, None))
+    files = EXPORTED if any(tensor.takes_images for tensor in signature.inputs) else IMAGES
+    return Loaded(signature, computing.compute, "tensorflow_savedmodel", (), reader(signature, None), files)
 
 
 class _Function:
@@ -68,8 +70,9 @@ class _Function:
         try:
             results = self._function(**feeds)
         except self._tf.errors.InvalidArgumentError as error:
-            reason = str(error.message).strip().splitlines() or ["no reason given"]
-            raise bad(f"The model cannot take this input ({reason[0].rstrip('.')}).") from error
+            raise bad(
+                f"The model cannot take this input ({reason_of(str(error.message)) or 'no reason given'})."
+            ) from error
         return [results[name].numpy() for name in self._outputs]
 
 
@@ -79,4 +82,5 @@ def _tensor(name: str, spec: Any, path: Path) -> Tensor:
     dtype = "bytes" if spec.dtype.name == "string" else spec.dtype.name
     if dtype != "bytes" and np.dtype(spec.dtype.as_numpy_dtype).kind not in "biuf":
         raise ServeError(f"The tensor `{name}` of {path} holds {dtype}, which cannot be served.")
-    return Tensor(name, tuple(OPEN if size is None else int(size) for size in spec.shape[1:]), dtype)
+    shape = tuple(OPEN if size is None else int(size) for size in spec.shape[1:])
+    return Tensor(name, shape, dtype, may_be_missing(shape, dtype))

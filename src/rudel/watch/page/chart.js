@@ -137,10 +137,10 @@ export class Chart {
       GAP,
       inner.bottom,
     );
-    return named.map((line, i) => {
-      const name = line.name.length > 10 ? `…${line.name.slice(-9)}` : line.name;
-      return svg("text", { x: inner.right + 9, y: places[i] + 4, class: `name ${line.kind}` }, name);
-    });
+    const names = shortened(named.map((line) => line.name));
+    return named.map((line, i) =>
+      svg("text", { x: inner.right + 9, y: places[i] + 4, class: `name ${line.kind}` }, names[i]),
+    );
   }
 
   #nearest(event) {
@@ -187,4 +187,24 @@ export class Chart {
     const values = there.map(({ line, y }) => `${line.name ? `${line.name} ` : ""}${shown.written(y)}`);
     say(this.readout, `${shown.placed(x)}: ${values.join(", ")}.`);
   }
+}
+
+/** Names with eleven letters at most: the ends of long ones, or from where they differ if ends do not tell them apart. */
+export function shortened(names) {
+  const cut = (short) => names.map((name) => (name.length > 10 ? short(name) : name));
+  const ends = cut((name) => `…${name.slice(-9)}`);
+  if (new Set(ends).size === names.length) return ends;
+  return cut((name) => {
+    const differs = names.filter((other) => other !== name).map((other) => alike(name, other));
+    const last = Math.max(...differs);
+    const from = Math.min(...differs.filter((place) => place > last - 9), name.length - 9);
+    return `${from ? "…" : ""}${name.slice(from, from + 9)}…`;
+  });
+}
+
+/** How many letters two names have in common at their beginnings. */
+function alike(name, other) {
+  let count = 0;
+  while (count < name.length && name[count] === other[count]) count++;
+  return count;
 }

@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { html, say } from "./dom.js";
 import { Progress } from "./progress.js";
 import { RunView } from "./run.js";
-import { capital, epochNumber, metric, value } from "./words.js";
+import { capital, epochNumber, metric, tick } from "./words.js";
 
 const COLOURS = 6;
 
@@ -66,10 +66,11 @@ export class Comparison {
       .filter(([, , curve]) => curve);
     const [, , first] = found[0];
     const series = found.map(([run, i, curve]) => ({
-      name: short(run),
+      name: run.name,
       kind: `run-${i % COLOURS}`,
       points: curve.lines.at(-1).points,
     }));
+    const parts = new Set(found.map(([, , curve]) => curve.lines.at(-1).name));
     if (!this.charts.has(key)) {
       this.charts.set(key, new Chart(capital(first.name)));
       this.plots.append(this.charts.get(key).element);
@@ -82,15 +83,11 @@ export class Comparison {
       x: "epoch",
       whole: true,
       said: `Latest: ${latest}.`,
-      note: first.lines.at(-1).name,
+      note: parts.size === 1 ? [...parts][0] : "",
       label: `Line plot of the ${first.name}, a line a run. Latest: ${latest}.`,
       written,
       placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
-      tick: first.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
+      tick: (y) => tick(y, first.share),
     });
   }
-}
-
-function short(run) {
-  return run.run.replace(/\/+$/, "").split("/").at(-1);
 }

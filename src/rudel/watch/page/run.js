@@ -6,7 +6,7 @@ import { html, table } from "./dom.js";
 import { Hosts } from "./hosts.js";
 import { Progress } from "./progress.js";
 import { timeUnit } from "./scales.js";
-import { capital, duration, epochNumber, metric, rate, value } from "./words.js";
+import { capital, duration, epochNumber, metric, rate, tick } from "./words.js";
 
 const MOST_ROWS = 60;
 
@@ -126,6 +126,6 @@ function described(curve) {
     label: `Line plot of the ${curve.name}. Latest: ${ends}.`,
     written,
     placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
-    tick: curve.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
+    tick: (y) => tick(y, curve.share),
   };
 }

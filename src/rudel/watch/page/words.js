@@ -41,6 +41,11 @@ export function metric(number, share) {
   return share && isNumber(number) && number >= 0 && number <= 1 ? percent(number) : value(number);
 }
 
+/** A value at an axis: with six digits, as neighbours may differ little. */
+export function tick(number, share) {
+  return share ? `${value(100 * number, 6) + THIN}%` : value(number, 6);
+}
+
 /** How many a second, with three digits. */
 export function rate(perSecond) {
   return isNumber(perSecond) ? value(Number(perSecond.toPrecision(3)), 3) : "–";

@@ -1,0 +1,19 @@
+"""The names of a model's inputs and outputs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
+
+
+def names_of(model: "keras.Model", side: str) -> list[str]:
+    """Distinct names of the "inputs" or the "outputs" of a model, in Keras' order; none of a single output."""
+    tensors = getattr(model, side, None) or ()
+    structure = getattr(model, side.removesuffix("s"), None) if tensors else None
+    if isinstance(structure, Mapping):
+        keys = {id(tensor): key for key, tensor in structure.items()}
+        return [keys[id(tensor)] for tensor in tensors]
+    if side == "outputs":
+        return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
+    return [tensor.name for tensor in tensors]
