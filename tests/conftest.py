@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -122,6 +123,12 @@ def _keep_what_is_left() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("others"):
+        if find_spec(mark.args[0]) is None:
+            skip_or_fail(f"There is no {mark.args[0]}, which need not be installed: pip install {mark.args[0]}")
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,13 @@
 
 import contextlib
 import importlib
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,13 +40,12 @@ def drawings(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.others("torch")
 @pytest.mark.parametrize("padding", ["same", "valid"])
 @pytest.mark.parametrize(("kernel", "stride"), [(5, 2), (4, 2), (3, 3), (2, 1)])
 def test_pytorchs_net_computes_what_keras_does(
-    monkeypatch: pytest.MonkeyPatch, lacking: Callable[[str], NoReturn], kernel: int, stride: int, padding: str
+    monkeypatch: pytest.MonkeyPatch, kernel: int, stride: int, padding: str
 ) -> None:
-    if importlib.util.find_spec("torch") is None:
-        lacking("There is no PyTorch, a rival that need not be installed: pip install torch")
     torch = importlib.import_module("torch")
     monkeypatch.syspath_prepend(str(BENCHMARKS / "contestants"))
     translated = importlib.import_module("torch_net").translated

@@ -2,14 +2,13 @@
 
 import contextlib
 import importlib
-import importlib.util
 import json
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import keras
 import numpy as np
@@ -417,10 +416,9 @@ def test_tensors_that_a_data_set_changes_are_not_read_past_it() -> None:
     np.testing.assert_array_equal(found.y, Y)
 
 
+@pytest.mark.others("torch")
 @pytest.mark.parametrize("kind", ["tensors", "rows", "copied"])
-def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn], kind: str) -> None:
-    if importlib.util.find_spec("torch") is None:
-        lacking("There is no PyTorch, whose loader need not be installed: pip install torch")
+def test_a_pytorch_loader_trains_as_in_keras(kind: str) -> None:
     data = importlib.import_module("torch.utils.data")
     tensor = importlib.import_module("torch").from_numpy
     mine, theirs = net(), net()
@@ -438,10 +436,9 @@ def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn],
     assert losses[-1] < 0.8 * losses[0]
 
 
+@pytest.mark.others("datasets")
 @pytest.mark.filterwarnings("default")  # of what `datasets` imports
-def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable[[str], NoReturn]) -> None:
-    if importlib.util.find_spec("datasets") is None:
-        lacking("There are no Hugging Face datasets, which need not be installed: pip install datasets")
+def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts() -> None:
     datasets = importlib.import_module("datasets")
     kinds = {"label": datasets.ClassLabel(names=["low", "high"]), "x": datasets.Array2D((2, 4), "float32")}
     rows = {"label": Y.tolist(), "x": X.reshape(-1, 2, 4)}
@@ -473,12 +470,9 @@ def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable
     rudel.fit(flat(), data["train"], validation_data=alike, epochs=1, verbose=0)
 
 
+@pytest.mark.others("datasets")
 @pytest.mark.filterwarnings("default")  # of what `datasets` imports
-def test_a_hugging_face_data_set_is_evaluated_and_predicted(
-    lacking: Callable[[str], NoReturn], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if importlib.util.find_spec("datasets") is None:
-        lacking("There are no Hugging Face datasets, which need not be installed: pip install datasets")
+def test_a_hugging_face_data_set_is_evaluated_and_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     data = importlib.import_module("datasets").Dataset.from_dict({"x": X, "label": Y})
     model = net()
     expected = rudel.evaluate(model, X, Y)
