@@ -36,7 +36,7 @@ def _count(lab: str) -> None:
         before = sum(sent.bytes for sent in stats().values())
         await train(coordinator)
         after = sum(sent.bytes for sent in stats().values())
-        _tell("trained", air_bytes=after - before, began=coordinator._began)
+        _tell("trained", air_bytes=after - before, began=coordinator._team.began)
 
     setattr(Coordinator, "run", counted)  # noqa: B010  # a type checker would mind, and rightly so elsewhere
 

@@ -21,7 +21,7 @@ JAX = (
     "rudel.backend:keras_on_jax", "rudel.cli.application", "rudel.export.exporting", "rudel.report.report_page",
     "rudel.recipes.digits", "rudel.training.fit", "rudel.training.from_recipe", "rudel.training.plan_recipe",
     "rudel.runs.loading", "rudel.runs.evaluate_run", "rudel.tuning.tune", "rudel.tuning.sweep", "rudel.play.player",
-    "rudel.replicas.diloco.round_coordinator", "rudel.replicas.replica",
+    "rudel.replicas.diloco.round_leader", "rudel.replicas.replica",
     "rudel.mesh.hosts.join", "rudel.mesh.hosts.job_parcel", "rudel.mesh.hosts.relay", "rudel.mesh.mesh_engine",
     "distributed.cli.dask_worker", "multiprocessing.spawn",
     "jax.experimental.multihost_utils", "jaxlib.mlir.dialects.builtin", "sklearn.datasets", "optuna",

@@ -1,16 +1,13 @@
 """`Merging`: when the work of replicas comes together, and what it does to the global state."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from rudel.replicas.coordinator import Coordinator
+from rudel.replicas.leader import Desk, Leader
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, GlobalState, Task
-
-if TYPE_CHECKING:
-    from rudel.cluster.fleet import Fleet
+from rudel.replicas.rounds import Arrival, GlobalState
 
 
 class Merging(Protocol):
@@ -28,10 +25,8 @@ class Merging(Protocol):
         """The outer optimizer's state and the residual before anything was merged, for so many weights."""
         ...
 
-    def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
-    ) -> Coordinator:
-        """Makes the coordinator of the replicas; see `Coordinator` for the arguments."""
+    def leader(self, desk: Desk, state: GlobalState) -> Leader:
+        """Makes what leads the replicas, from this state, with what is on the desk."""
         ...
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:

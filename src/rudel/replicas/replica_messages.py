@@ -62,6 +62,11 @@ class Snapshot:
     slots: bytes | None = None
     codecs: tuple[str, str] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Its payload bytes."""
+        return len(self.weights) + len(self.statistics) + len(self.slots or b"")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -92,6 +97,11 @@ class Merge:
 
     delta: bytes
     statistics: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Its payload bytes."""
+        return len(self.delta) + len(self.statistics)
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,11 @@ class Answer:
     slots_size: int = 0
     computed: float = 0.0
     network: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Its payload bytes."""
+        return sum(map(len, (self.delta, self.statistics, self.metrics, self.logs, self.slots)))
 
     @property
     def exchange_seconds(self) -> float:

@@ -12,6 +12,7 @@ as it was before.
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -269,7 +270,8 @@ class ReplicasEngine:
             to_continue=self._session.store.after_interrupt(),
         )
         progress = self._progress
-        self._coordinator = self._merging.coordinator(fleet, task, progress.state, progress.slots, self._rounds.put)
+        leader = functools.partial(self._merging.leader, state=progress.state)
+        self._coordinator = Coordinator(leader, fleet, task, progress.slots, self._rounds.put)
         await self._coordinator.prepare()
 
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:

@@ -14,7 +14,7 @@ from training.replicas.driver_process import driver, wait_for_rounds
 import rudel
 from rudel.backend import set_seed
 from rudel.errors import NonFiniteError, OptionError, RunError
-from rudel.replicas.asynchronous import arrival_coordinator as coordinator
+from rudel.replicas.asynchronous import arrival_leader
 from rudel.report.rounds_file import read_rounds
 
 ENDLESS = 10**7
@@ -97,7 +97,7 @@ def test_seeds(crew: Any, classifier: Any, many: Any) -> None:
 def test_nobody_waits_for_one_that_falls_silent_and_it_is_found_again(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "ASKED_SECONDS", 0.5)
+    monkeypatch.setattr(arrival_leader, "ASKED_SECONDS", 0.5)
     training = directed(
         lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy="async", **more)
     )

@@ -174,7 +174,7 @@ def test_steps_of_one_that_is_late_are_for_the_others() -> None:
 def test_steps_of_one_that_is_lost_are_planned_anew() -> None:
     crowd = Crowd({"a": 100, "b": 100}, 100, 400)
     crowd.plan("b")
-    crowd.visits.forget(crowd.members["b"])
+    crowd.members["b"].plans.clear()
     crowd.members["b"].active = False
     assert crowd.all_by("a") == 400
 

@@ -14,9 +14,9 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError
-from rudel.replicas import coordinator, members, replicas_engine
+from rudel.replicas import answer_book, joining, members, replicas_engine
 from rudel.replicas.asynchronous.async_options import Async
-from rudel.replicas.diloco import round_coordinator
+from rudel.replicas.diloco import round_leader
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.runs.checkpoint import newest
 
@@ -100,14 +100,14 @@ def test_a_host_without_examples_takes_over_those_of_a_lost_one(
 def test_merges_that_are_kept_take_no_more_memory_than_some_snapshots(
     crew: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, remember = [], round_coordinator.RoundCoordinator._remember
+    kept, remember = [], round_leader.RoundLeader._remember
 
     def note(self: Any, number: int, merge: Any) -> None:
         remember(self, number, merge)
         kept.append(sum(len(each.delta) for each in self._merges.values()))
 
-    monkeypatch.setattr(round_coordinator.RoundCoordinator, "_remember", note)
-    monkeypatch.setattr(round_coordinator, "_SMALL_HISTORY", 0)
+    monkeypatch.setattr(round_leader.RoundLeader, "_remember", note)
+    monkeypatch.setattr(round_leader, "_SMALL_HISTORY", 0)
     crew.only("a")
     model, x, y = memory(128), np.eye(128, dtype="float32"), np.arange(128, dtype="int32")
     options = Diloco(round_steps=8, merge_codec="float32")
@@ -146,7 +146,7 @@ def test_a_worker_that_falls_silent_is_not_waited_for_and_found_again(
 def test_all_workers_silent_for_a_while(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_coordinator, "LONGEST_GRACE", 0.5)
+    monkeypatch.setattr(round_leader, "LONGEST_GRACE", 0.5)
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(5, {"a", "b"})
     for name in ("a", "b"):
@@ -203,8 +203,8 @@ def test_slots_for_a_checkpoint_come_beside_the_rounds(
 ) -> None:
     """All at once, they would take a slow link for longer than the others wait for this worker."""
     monkeypatch.setattr(replicas_engine, "_SLOTS_SECONDS", 0.0)
-    monkeypatch.setattr(coordinator, "_LEAST_PIECE", 2**13)  # 33 pieces
-    monkeypatch.setattr(round_coordinator, "grace", lambda *_: 60.0)  # no round goes on without a worker held up here
+    monkeypatch.setattr(answer_book, "_LEAST_PIECE", 2**13)  # 33 pieces
+    monkeypatch.setattr(round_leader, "grace", lambda *_: 60.0)  # no round goes on without a worker held up here
     x, y = np.eye(256, dtype="float32").repeat(8, axis=0), np.arange(256, dtype="int32").repeat(8)
     model, slots = memory(256), 2 * 2 * 257 * 256  # two, of 2 bytes
     job = {"steps": ENDLESS, "client": crew.client, "strategy": strategy}
@@ -280,13 +280,13 @@ def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any
 @pytest.fixture
 def slow_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever tries out the worker c finds it a hundred times slower than the others."""
-    prepare = coordinator.Coordinator._prepare
+    prepare = joining.Joining.prepare
 
     async def found(self: Any, member: Any) -> None:
         await prepare(self, member)
         member.step_seconds = max(member.step_seconds, 0.1) if member.name == "c" else 0.001
 
-    monkeypatch.setattr(coordinator.Coordinator, "_prepare", found)
+    monkeypatch.setattr(joining.Joining, "prepare", found)
 
 
 @pytest.mark.usefixtures("slow_at_first")
@@ -309,20 +309,22 @@ def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
     assert options["rate_factor"] == pytest.approx(2**0.5), "as for two hosts"
 
 
-@pytest.mark.parametrize("slow", ["_send_snapshot", "_call_to_join"])
+@pytest.mark.parametrize("slow", ["send_snapshot", "call_to_join"])
 def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
-    part, slowly = getattr(coordinator.Coordinator, slow), iter([True])
+    part, slowly = getattr(joining.Joining, slow), iter([True])
 
-    async def while_others_go_on(self: Any, *arguments: Any, **more: Any) -> None:
-        number = self.state.round
-        await part(self, *arguments, **more)
+    async def while_others_go_on(self: Any, *arguments: Any, **more: Any) -> Any:
+        leader = self._leader
+        number = leader.state.round
+        found = await part(self, *arguments, **more)
         if number and next(slowly, False):
-            await self._until(lambda: self.state.round > number + 20)
+            await self._team.until(lambda: leader.state.round > number + 20)
+        return found
 
-    monkeypatch.setattr(round_coordinator, "_HISTORY", 8)
-    monkeypatch.setattr(coordinator.Coordinator, slow, while_others_go_on)
+    monkeypatch.setattr(round_leader, "_HISTORY", 8)
+    monkeypatch.setattr(joining.Joining, slow, while_others_go_on)
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(3, {"a", "b"})
     crew.start("c", wait=False)
@@ -347,7 +349,7 @@ def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: A
 def test_a_worker_that_has_become_slow_stands_by_and_takes_part_when_it_has_become_faster(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "_TRY_AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(joining, "_TRY_AGAIN_SECONDS", 1.0)
     monkeypatch.setattr(members, "_KNOWN_SECONDS", 0.5)
     monkeypatch.setattr(members, "_STEADY_SECONDS", 1.0)
     crew.only("a", "b", "c")

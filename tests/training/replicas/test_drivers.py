@@ -19,7 +19,7 @@ from training.replicas.driver_process import driver, wait_for_rounds
 
 import rudel
 from rudel.errors import ClusterError
-from rudel.replicas.diloco.round_coordinator import RoundCoordinator
+from rudel.replicas.diloco.round_leader import RoundLeader
 from rudel.replicas.supply import Supply
 from rudel.training.plan_recipe import plan_recipe
 from rudel.training.prepared import RecipeRequest
@@ -157,7 +157,7 @@ def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
     training.more_rounds(3, {"a", "b"})
     if where == "driver":
-        monkeypatch.setattr(RoundCoordinator, "_measure_skew", defective)
+        monkeypatch.setattr(RoundLeader, "_measure_skew", defective)
     else:
         crew.client.run(break_service)
     with pytest.raises(ClusterError, match=r"by an error that Rudel did not expect .*the defect.*log\.txt") as caught:

@@ -20,9 +20,9 @@ from rudel.backend import set_seed
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
 from rudel.loop.model_state import ModelState
 from rudel.replicas import coordinator
-from rudel.replicas.asynchronous import arrival_coordinator as arrivals
+from rudel.replicas.asynchronous import arrival_leader as arrivals
 from rudel.replicas.asynchronous.async_options import Async
-from rudel.replicas.diloco import round_coordinator as rounds
+from rudel.replicas.diloco import round_leader as rounds
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.replicas.host_checks import check_memory, check_versions
 from rudel.replicas.round_lengths import Speeds

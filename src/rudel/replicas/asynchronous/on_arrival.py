@@ -4,21 +4,18 @@ Arrivals are counted in the place of rounds: a line of `rounds.jsonl` holds what
 single arrival where they come more slowly, and its `round` is the number of arrivals so far.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from rudel.replicas.asynchronous.arrival_coordinator import ArrivalCoordinator, arrived
+from rudel.replicas.asynchronous.arrival_leader import ArrivalLeader, arrived
 from rudel.replicas.asynchronous.delayed import make_delayed
 from rudel.replicas.codec.delta_codec import make_codec
-from rudel.replicas.coordinator import Coordinator
+from rudel.replicas.leader import Desk, Leader
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, GlobalState, Task
-
-if TYPE_CHECKING:
-    from rudel.cluster.fleet import Fleet
+from rudel.replicas.rounds import Arrival, GlobalState
 
 
 class OnArrival:
@@ -30,11 +27,9 @@ class OnArrival:
         """See `Merging`."""
         return make_delayed(outer).init(size), np.empty(0, np.float32)
 
-    def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
-    ) -> Coordinator:
+    def leader(self, desk: Desk, state: GlobalState) -> Leader:
         """See `Merging`."""
-        return ArrivalCoordinator(fleet, task, state, slots, on_event)
+        return ArrivalLeader(desk, state)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

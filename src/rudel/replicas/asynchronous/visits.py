@@ -106,8 +106,9 @@ class Visits:
         rates = rates[:1] if (rates == rates[0]).all() else rates
         pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
         member.pieces_changed = False
-        if not member.plans:
+        if not member.plans:  # all are done, or were dropped
             self._since[member.name] = self._clock()
+            self._planned = {key: visit for key, visit in self._planned.items() if key[0] != member.name}
         member.plans[number] = Plan(steps, array_bytes.pack([rates]), pieces)
         cycle = sum(lengths.values())
         self._planned[member.name, number] = Visit(steps, length / cycle, cycle)
@@ -121,11 +122,6 @@ class Visits:
         member.plans.pop(number, None)
         self._since[member.name] = came
         del self._planned[member.name, number]
-
-    def forget(self, member: Member) -> None:
-        """Nothing is planned for this replica any more."""
-        member.plans.clear()
-        self._planned = {key: visit for key, visit in self._planned.items() if key[0] != member.name}
 
     def is_late(self, member: Member) -> bool:
         """Whether its answer takes far longer than it should."""

@@ -1,19 +1,16 @@
 """The `Merging` of the strategy `diloco`: one outer step for all replicas together, at the end of a round."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from rudel.replicas.codec.delta_codec import make_codec
-from rudel.replicas.coordinator import Coordinator
-from rudel.replicas.diloco.round_coordinator import RoundCoordinator, outer_step
+from rudel.replicas.diloco.round_leader import RoundLeader, outer_step
+from rudel.replicas.leader import Desk, Leader
 from rudel.replicas.outer_optimizer import make_outer
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, GlobalState, Task
-
-if TYPE_CHECKING:
-    from rudel.cluster.fleet import Fleet
+from rudel.replicas.rounds import Arrival, GlobalState
 
 
 class InRounds:
@@ -25,11 +22,9 @@ class InRounds:
         """See `Merging`."""
         return make_outer(outer).init(size), np.zeros(size, np.float32)
 
-    def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
-    ) -> Coordinator:
+    def leader(self, desk: Desk, state: GlobalState) -> Leader:
         """See `Merging`."""
-        return RoundCoordinator(fleet, task, state, slots, on_event)
+        return RoundLeader(desk, state)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

@@ -1,4 +1,4 @@
-"""The coordinator of arrivals: what a replica brings is applied at once, and it takes away what the others have done.
+"""The leader of arrivals: what a replica brings is applied at once, and it takes away what the others have done.
 
 A replica visits: it takes its steps, and its delta comes here. The delta moves the global weights at once (see
 `delayed`), and the answer is the difference between the global weights and what this replica holds, which both sides
@@ -16,9 +16,8 @@ way when the training ends, because somebody stopped it or because others did a 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,16 +25,14 @@ from rudel.array_types import Float32
 from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
 from rudel.replicas.averages import Averages
-from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
+from rudel.replicas.codec.delta_codec import Codec
+from rudel.replicas.leader import Desk, not_finite
 from rudel.replicas.members import Member
-from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
-from rudel.replicas.rounds import Arrival, GlobalState, Task
+from rudel.replicas.replica_messages import Answer, Merge, Plan
+from rudel.replicas.round_lengths import Agreed
+from rudel.replicas.rounds import Arrival, GlobalState
 from rudel.replicas.shared_variables import moved_towards
 from rudel.shipping import array_bytes
-
-if TYPE_CHECKING:
-    from rudel.cluster.fleet import Fleet
-
 
 REPORT_SECONDS = 0.1
 """Arrivals that follow each other by less than this are reported together."""
@@ -71,90 +68,91 @@ class _Held:
     steps: int
 
 
-class ArrivalCoordinator(Coordinator):
-    """Takes deltas as they come; see the module, and `Coordinator` for the arguments."""
+class ArrivalLeader:
+    """Takes deltas as they come; see the module, and `rudel.replicas.leader.Leader` for the methods.
 
-    def __init__(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
-    ) -> None:
-        super().__init__(fleet, task, state, slots, on_event)
-        self._visits = Visits(self._members, 1, task.total_steps, task.rates)
+    Args:
+        desk: what it works with.
+        state: from where to begin.
+    """
+
+    def __init__(self, desk: Desk, state: GlobalState) -> None:
+        self._task, self._team, self._calls, self._book = desk.task, desk.team, desk.calls, desk.book
+        self._compute, self.state = desk.arithmetic.compute, state
+        self._visits = Visits(self._team.members, 1, self._task.total_steps, self._task.rates)
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
-        self._reported_at = 0.0
+        self._seconds = self._reported_at = 0.0
         self._applying = asyncio.Lock()
 
-    def _learn(self, member: Member, answer: Answer) -> None:
-        super()._learn(member, answer)
-        member.exchange_seconds += _MEMORY * (answer.exchange_seconds - member.exchange_seconds)
+    def begin(self, agreed: Agreed, codecs: tuple[Codec, Codec], link_seconds: float) -> None:
+        """See `Leader`."""
+        self._visits.length, self._outer = agreed.steps, make_delayed(agreed.outer)
+        (self._delta_codec, self._merge_codec), self._link_seconds = codecs, link_seconds
 
-    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
-        return False  # nobody waits for it
+    def holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        """See `Leader`: nobody waits for it."""
+        return False
 
-    async def _agree(self, members: Sequence[Member]) -> None:
-        await super()._agree(members)
-        self._visits.length, self._outer = self.agreed.steps, make_delayed(self.agreed.outer)
-
-    async def _lead(self) -> None:
-        alone_since: float | None = None
-        while self.state.steps < self._task.total_steps and not self._stopping:
-            if self._failure:
-                raise self._failure
+    async def lead(self) -> None:
+        """See `Leader`."""
+        team, alone_since = self._team, None
+        while self.state.steps < self._task.total_steps and not team.stopping:
+            if team.failure:
+                raise team.failure
             now = time.monotonic()
-            if any(member.active for member in self._members.values()):
+            if team.active:
                 alone_since = None
             else:
                 alone_since = alone_since or now
-                self._check_patience(alone_since, now)
+                team.check_patience(now - alone_since, self._task.patience, self._task.to_continue)
             self._report_arrivals(REPORT_SECONDS)
-            async with self._changed:
-                self._changed.notify_all()  # who has nothing to do may have something now
+            async with team.changed:
+                team.changed.notify_all()  # who has nothing to do may have something now
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
-                        await self._changed.wait()
+                        await team.changed.wait()
         self._report_arrivals(0.0)
 
     # -- visits -----------------------------------------------------------------------------------------------------
 
-    def _plan_first(self, number: int) -> None:
+    def plan_first(self, number: int) -> None:
+        """See `Leader`: this visit of each, and the next one."""
+        members = self._team.members
+        self._held = dict.fromkeys(members, _Held(self.state.weights, self.state.steps))
         for ahead in (number, number + 1):
-            for member in self._members.values():
+            for member in members.values():
                 self._plan(member, ahead)
 
     def _plan(self, member: Member, number: int) -> bool:
         """Plans a visit, if there is something to do; whether it is planned."""
-        if not self._stopping and number not in member.plans:
+        if not self._team.stopping and number not in member.plans:
             self._visits.plan(member, number, self.state.steps)
-            self._ask_for_slots([member] if number in member.plans else [], number)
+            self._book.ask_for_slots([member] if number in member.plans else [], number)
         return number in member.plans
 
-    async def _follow(self, member: Member, number: int) -> None:
-        newest_plan, merges = number - 1, []
-        try:
-            while not self._ended:
-                await self._until(lambda number=number: self._plan(member, number))
-                if self._ended:
-                    return
-                self._plan(member, number + 1)
-                plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
-                newest_plan = max([newest_plan, *(n for n, _ in plans)])
-                self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
-                self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
-                answer = await self._answer(member, number, plans, merges)
-                self._count_received(member, answer)
-                self._learn(member, answer)
-                if answer.bad_step >= 0:
-                    self._fail(not_finite(member, f"visit {number + 1:,}", answer, self._task.why_not_finite()))
-                    merges = []
-                else:
-                    await self._arrive(member, number, answer)
-                    async with self._changed:
-                        self._changed.notify_all()
-                    await self._others(member, number + 1)
-                    merges = [(number, await self._merge_for(member))]
-                number += 1
-        except HOST_ERRORS as error:
-            await self._lose(member, error)
+    async def follow(self, member: Member, number: int) -> None:
+        """See `Leader`."""
+        team, newest_plan, merges = self._team, number - 1, []
+        while not team.ended:
+            await team.until(lambda number=number: self._plan(member, number))
+            if team.ended:
+                return
+            self._plan(member, number + 1)
+            plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
+            newest_plan = max([newest_plan, *(n for n, _ in plans)])
+            answer = await self._answer(member, number, plans, merges)
+            self._book.learn(member, answer)
+            member.exchange_seconds += _MEMORY * (answer.exchange_seconds - member.exchange_seconds)
+            if answer.bad_step >= 0:
+                team.fail(not_finite(member, f"visit {number + 1:,}", answer, self._task.why_not_finite()))
+                merges = []
+            else:
+                await self._arrive(member, number, answer)
+                await team.notify()
+                await self._others(member, number + 1)
+                merges = [(number, await self._merge_for(member))]
+            number += 1
 
     async def _answer(
         self, member: Member, number: int, plans: Sequence[tuple[int, Plan]], merges: Sequence[tuple[int, Merge]]
@@ -164,7 +162,7 @@ class ArrivalCoordinator(Coordinator):
         Raises:
             OSError: it is not.
         """
-        call = asyncio.ensure_future(self._exchange(member, number, plans, merges))
+        call = asyncio.ensure_future(self._calls.exchange(member, number, plans, merges))
         expected = member.plans[number].steps * member.step_seconds
         silent = _SILENT_FACTOR * expected + _SILENT_SECONDS + self._link_seconds
         try:
@@ -172,7 +170,7 @@ class ArrivalCoordinator(Coordinator):
                 done, _ = await asyncio.wait([call], timeout=silent)
                 if done:
                     return call.result()
-                await self._call(member, "describe", timeout=ASKED_SECONDS + self._link_seconds)
+                await self._calls.call(member, "describe", timeout=ASKED_SECONDS + self._link_seconds)
         finally:
             call.cancel()
 
@@ -183,14 +181,14 @@ class ArrivalCoordinator(Coordinator):
         if (plan := member.plans.get(number)) is None:
             return
         until = time.perf_counter() + _HELD * plan.steps * member.step_seconds
-        while not self._ended and (left := until - time.perf_counter()) > _LEAST_HELD_SECONDS:
-            others = [m for m in self._members.values() if m is not member and m.active and not self._visits.is_late(m)]
+        while not self._team.ended and (left := until - time.perf_counter()) > _LEAST_HELD_SECONDS:
+            others = [other for other in self._team.active if other is not member and not self._visits.is_late(other)]
             if all(self._visits.comes_in(other) > left for other in others):
                 return
-            async with self._changed:
+            async with self._team.changed:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
-                        await self._changed.wait()
+                        await self._team.changed.wait()
 
     async def _arrive(self, member: Member, number: int, answer: Answer) -> None:
         """Applies what a replica has brought, after what others have brought before."""
@@ -201,7 +199,7 @@ class ArrivalCoordinator(Coordinator):
             self.state = await self._compute(self._applied, self.state, answer, weight, fresh)
             self._visits.taken(member, number, came)
         self._came.append((member.name, answer, Arrival(answer.delta, answer.steps, weight, fresh)))
-        self.seconds = time.perf_counter() - self._began
+        self._seconds = self._team.elapsed
         self._report_arrivals(REPORT_SECONDS)
 
     def _applied(self, state: GlobalState, answer: Answer, weight: float, fresh: float) -> GlobalState:
@@ -229,26 +227,18 @@ class ArrivalCoordinator(Coordinator):
         if not self._came or time.perf_counter() - self._reported_at < seconds:
             return
         came, self._came, self._reported_at = self._came, [], time.perf_counter()
-        self._report([(name, answer) for name, answer, _ in came], [arrival for _, _, arrival in came])
+        answers, arrivals = [(name, answer) for name, answer, _ in came], [arrival for _, _, arrival in came]
+        self._book.report(self.state, self._seconds, answers, arrivals)
 
     # -- replicas that come and go ----------------------------------------------------------------------------------
 
-    async def _lose(self, member: Member, error: BaseException | None) -> None:
-        self._visits.forget(member)
-        await super()._lose(member, error)
+    def join(self, member: Member, snapshot: GlobalState) -> tuple[int, Sequence[Merge]]:
+        """See `Leader`."""
+        self._held[member.name] = _Held(snapshot.weights, snapshot.steps)
+        return self.state.round + 2, []  # beyond the rounds that were planned for it before
 
-    async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
-        await self._send_snapshot(member, with_slots)
-        number = self.state.round + 2  # beyond the rounds that were planned for it before
-        await self._call_to_join(member, number, [])
-        return number
-
-    def _plan_for_joined(self, member: Member, number: int) -> None:
-        self._visits.forget(member)
-
-    def _snapshot_for(self, member: Member, state: GlobalState, with_slots: bool) -> Snapshot:
-        self._held[member.name] = _Held(state.weights, state.steps)
-        return super()._snapshot_for(member, state, with_slots)
+    def plan_for_joined(self, member: Member, number: int) -> None:
+        """See `Leader`: that is planned when it is followed."""
 
 
 def arrived(

@@ -1,4 +1,4 @@
-"""The coordinator of rounds: closes them, and steps the outer optimizer, whatever happens to a replica.
+"""The leader of rounds: closes them, and steps the outer optimizer, whatever happens to a replica.
 
 It has all that is needed to continue: the weights that all replicas have, the outer optimizer's state, the movement
 that they have not heard of yet (the residual), the count of steps done. A merge is the movement of a round, encoded;
@@ -21,26 +21,23 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from rudel.replicas.codec.delta_codec import Codec
 from rudel.replicas.codec.weight_vector import Layout
-from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
+from rudel.replicas.leader import Desk, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.outer_optimizer import Outer, make_outer
 from rudel.replicas.plans import Plans
 from rudel.replicas.replica_messages import Answer, Merge
-from rudel.replicas.rounds import Arrival, GlobalState, Task
+from rudel.replicas.round_lengths import Agreed
+from rudel.replicas.rounds import Arrival, GlobalState
 from rudel.replicas.shared_variables import mean_of
+from rudel.replicas.team import HOST_ERRORS
 from rudel.report.hosts_words import is_negligible
 from rudel.shipping import array_bytes
-
-if TYPE_CHECKING:
-    from rudel.cluster.fleet import Fleet
-
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
 """Seconds to wait for the others when half of the replicas have answered: half a round, but within these, and what an
@@ -62,29 +59,37 @@ _Answers = dict[tuple[str, int], Answer]
 """Answers by host, and by the round that they were planned for."""
 
 
-class RoundCoordinator(Coordinator):
-    """Closes rounds; see the module, and `Coordinator` for the arguments."""
+class RoundLeader:
+    """Closes rounds; see the module, and `rudel.replicas.leader.Leader` for the methods.
 
-    def __init__(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
-    ) -> None:
-        super().__init__(fleet, task, state, slots, on_event)
+    Args:
+        desk: what it works with.
+        state: from where to begin.
+    """
+
+    def __init__(self, desk: Desk, state: GlobalState) -> None:
+        self._task, self._team, self._calls, self._book = desk.task, desk.team, desk.calls, desk.book
+        self._compute, self.state = desk.arithmetic.compute, state
         self._merges: dict[int, Merge] = {}
         self._open: _Answers = {}
-        self._plans = Plans(self._members, 1, task.total_steps, task.rates)
+        self._plans = Plans(self._team.members, 1, self._task.total_steps, self._task.rates)
 
-    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+    def begin(self, agreed: Agreed, codecs: tuple[Codec, Codec], link_seconds: float) -> None:
+        """See `Leader`."""
+        self._plans.length, self._outer = agreed.steps, make_outer(agreed.outer)
+        self._codecs, self._link_seconds = codecs, link_seconds
+
+    def holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        """See `Leader`: whether it is negligible beside the others."""
         return is_negligible(member.steady_speed, [other.steady_speed for other in members])
 
-    async def _agree(self, members: Sequence[Member]) -> None:
-        await super()._agree(members)
-        self._plans.length, self._outer = self.agreed.steps, make_outer(self.agreed.outer)
-
-    async def _lead(self) -> None:
-        while self.state.steps < self._task.total_steps and not self._stopping:
+    async def lead(self) -> None:
+        """See `Leader`."""
+        while self.state.steps < self._task.total_steps and not self._team.stopping:
             await self._close_round()
 
-    def _plan_first(self, number: int) -> None:
+    def plan_first(self, number: int) -> None:
+        """See `Leader`: this round and the next one."""
         self._plan(number)
         self._plan(number + 1)
 
@@ -103,12 +108,13 @@ class RoundCoordinator(Coordinator):
         if self.state.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
         self._plan(number + 2)
-        self.seconds = time.perf_counter() - self._began
-        async with self._changed:
-            self._changed.notify_all()
+        seconds = self._team.elapsed
+        await self._team.notify()
         steps = _steps_of(closing) / len(closing)
         self.state = await self._compute(self.state.averaged, before, self._task.averages, steps)
-        self._report(
+        self._book.report(
+            self.state,
+            seconds,
             [(name, answer) for (name, _), answer in closing.items()],
             [Arrival(answer.delta, answer.steps) for answer in closing.values()],
         )
@@ -118,7 +124,7 @@ class RoundCoordinator(Coordinator):
         self._merges[number] = merge
         snapshot = self.state.weights.nbytes + sum(value.nbytes for value in self.state.statistics)
         most = max(_HISTORY_SNAPSHOTS * snapshot, _SMALL_HISTORY)
-        while len(self._merges) > _HISTORY or sum(map(_size_of, self._merges.values())) > most:
+        while len(self._merges) > _HISTORY or sum(merge.nbytes for merge in self._merges.values()) > most:
             del self._merges[next(iter(self._merges))]
 
     def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
@@ -126,8 +132,7 @@ class RoundCoordinator(Coordinator):
         of_all = zip(*(array_bytes.unpack(answer.statistics) for answer in closing.values()), strict=True)
         statistics = [mean_of(values, [answer.steps for answer in closing.values()]) for values in of_all]
         deltas = [(answer.delta, answer.steps) for answer in closing.values()]
-        moving = self._outer, self._delta_codec, self._merge_codec, self._task.layout
-        message, after = outer_step(state, deltas, statistics, *moving)
+        message, after = outer_step(state, deltas, statistics, self._outer, *self._codecs, self._task.layout)
         return Merge(message, array_bytes.pack(statistics)), after
 
     @property
@@ -139,20 +144,20 @@ class RoundCoordinator(Coordinator):
         return _PATIENCE_WITH_MANY * (self._plans.longest(self.state.round, waiting) + self._longest_grace)
 
     def _plan(self, number: int) -> None:
-        if self._stopping:
+        if self._team.stopping:
             return
-        idle = [member for member in self._members.values() if number not in member.plans]
+        idle = [member for member in self._team.members.values() if number not in member.plans]
         self._plans.plan(number, self.state.round, self.state.steps, self._open)
-        self._ask_for_slots([member for member in idle if number in member.plans], number)
+        self._book.ask_for_slots([member for member in idle if number in member.plans], number)
 
     def _plan_late(self, member: Member, number: int, share: float) -> None:
         self._plans.plan_late(member, number, share, self.state.round, self.state.steps + _steps_of(self._open))
 
     def _measure_skew(self, answers: Iterable[tuple[str, int]]) -> None:
         """Learns who ended the round earlier or later than the others."""
-        ended = [self._members[name] for name in {name for name, _ in answers}]
+        ended = [self._team.members[name] for name in {name for name, _ in answers}]
         mean = sum(member.answered_at for member in ended) / len(ended)
-        for member in self._members.values():
+        for member in self._team.members.values():
             member.early = mean - member.answered_at if member in ended else 0.0
 
     async def _enough_answers(self, number: int) -> bool:
@@ -161,13 +166,13 @@ class RoundCoordinator(Coordinator):
         Returns:
             False if the training is to end without this round.
         """
-        began, alone_since, asked_at = time.monotonic(), None, 0.0
+        team, began, alone_since, asked_at = self._team, time.monotonic(), None, 0.0
         deadline = stop_by = math.inf
-        async with self._changed:
+        async with team.changed:
             while True:
-                if self._failure:
-                    raise self._failure
-                waiting = [m for m in self._members.values() if m.active and number in m.plans]
+                if team.failure:
+                    raise team.failure
+                waiting = [member for member in team.active if number in member.plans]
                 if self._open and not waiting:
                     return True
                 now = time.monotonic()
@@ -178,63 +183,54 @@ class RoundCoordinator(Coordinator):
                     if now >= deadline:
                         for member in waiting:
                             member.active = False
-                            self._spawn(self._recover(member))
+                            team.spawn(self._recover(member))
                         return True
                 elif now - max(began, asked_at) > self._longest_silence(waiting):
                     asked_at = now
                     for member in waiting:
-                        self._spawn(self._ask(member))
-                if self._stopping:
+                        team.spawn(self._ask(member))
+                if team.stopping:
                     stop_by = min(stop_by, now + self._longest_grace)
                     if now >= stop_by or not waiting:
                         return False
                 if not waiting:
-                    if any(m.active for m in self._members.values()):
+                    if team.active:
                         self._plan(number)
-                        self._changed.notify_all()
+                        team.changed.notify_all()
                     alone_since = alone_since or now
-                    self._check_patience(alone_since, now)
+                    team.check_patience(now - alone_since, self._task.patience, self._task.to_continue)
                 else:
                     alone_since = None
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.001, min(1.0, deadline - now, stop_by - now))):
-                        await self._changed.wait()
+                        await team.changed.wait()
 
     def _grace(self, waiting: Sequence[Member]) -> float:
         return grace(self._plans.longest(self.state.round, waiting), self._link_seconds)
 
-    async def _follow(self, member: Member, number: int) -> None:
-        newest_plan = newest_merge = number - 1
-        try:
-            while not self._ended:
-                await self._until(lambda number=number: any(planned >= number for planned in member.plans))
-                if self._ended:
-                    return
-                if number not in member.plans or self._forgotten(newest_merge + 1):  # others went on without it
-                    self._join_again(member)
-                    return
-                plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
-                newest_plan = max(n for n, _ in plans) if plans else newest_plan
-                merges = [(n, self._merges[n]) for n in range(newest_merge + 1, self.state.round)]
-                newest_merge = max(newest_merge, self.state.round - 1)
-                self._count_sent(member, sum(_size_of(merge) for _, merge in merges))
-                self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
-                answer = await self._exchange(member, number, plans, merges)
-                self._count_received(member, answer)
-                await self._deliver(member, number, answer)
-                if not member.active and number < self.state.round - 1:  # too late to go on from where it is
-                    self._join_again(member)
-                    return
-                await self._until(lambda number=number: self.state.round > number)
-                number += 1
-        except HOST_ERRORS as error:
-            await self._lose(member, error)
+    async def follow(self, member: Member, number: int) -> None:
+        """See `Leader`."""
+        team, newest_plan, newest_merge = self._team, number - 1, number - 1
+        while not team.ended:
+            await team.until(lambda number=number: any(planned >= number for planned in member.plans))
+            if team.ended or number not in member.plans or self._forgotten(newest_merge + 1):
+                return
+            plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
+            newest_plan = max(n for n, _ in plans) if plans else newest_plan
+            merges = [(n, self._merges[n]) for n in range(newest_merge + 1, self.state.round)]
+            newest_merge = max(newest_merge, self.state.round - 1)
+            answer = await self._calls.exchange(member, number, plans, merges)
+            await self._deliver(member, number, answer)
+            if not member.active and number < self.state.round - 1:  # too late to go on from where it is
+                return
+            await team.until(lambda number=number: self.state.round > number)
+            number += 1
 
     async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
         if answer.bad_step >= 0:
-            self._fail(not_finite(member, f"round {number + 1:,}", answer, self._task.why_not_finite()))
-        self._learn(member, answer)
-        async with self._changed:
+            self._team.fail(not_finite(member, f"round {number + 1:,}", answer, self._task.why_not_finite()))
+        self._book.learn(member, answer)
+        async with self._team.changed:
             member.plans.pop(number, None)
             if number >= self.state.round - 1:
                 if answer.bad_step < 0:
@@ -243,45 +239,37 @@ class RoundCoordinator(Coordinator):
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.state.round + 2):
                         self._plan_late(member, missed, 1.0)
-            self._changed.notify_all()
+            self._team.changed.notify_all()
 
     # -- replicas that come and go --------------------------------------------------------------------------------
 
     async def _ask(self, member: Member) -> None:
         """Loses a replica that is silent, or whose worker is."""
         try:
-            await self._call(member, "describe", timeout=self._longest_grace)
+            await self._calls.call(member, "describe", timeout=self._longest_grace)
         except HOST_ERRORS as error:
-            await self._lose(member, error)
+            await self._team.lose(member, error)
 
     async def _recover(self, member: Member) -> None:
         """Gives a replica that did not answer in time some seconds more; then it counts as lost."""
-        async with self._changed:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._longest_grace):
-                    await self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost)
-        if not (self._ended or member.active or member.joining or member.lost):
-            await self._lose(member, TimeoutError())
-
-    def _join_again(self, member: Member) -> None:
-        member.joining, member.active = True, False
-        self._drop_plans(member)
-        self._spawn(self._join(member, member.address))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._longest_grace):
+                await self._team.until(lambda: member.active or member.joining or member.lost)
+        if not (self._team.ended or member.active or member.joining or member.lost):
+            await self._team.lose(member, TimeoutError())
 
     def _forgotten(self, number: int) -> bool:
         """Whether so many rounds have closed after this one that its merge is no longer kept."""
         return number < next(iter(self._merges), 0)
 
-    async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
-        snapshot_round = self.state.round
-        await self._send_snapshot(member, with_slots)
-        if self._forgotten(snapshot_round):
+    def join(self, member: Member, snapshot: GlobalState) -> tuple[int, Sequence[Merge]]:
+        """See `Leader`."""
+        if self._forgotten(snapshot.round):
             raise TimeoutError("while the weights were sent to it, the others closed too many rounds")
-        number = self.state.round
-        await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(snapshot_round, number)])
-        return number
+        return self.state.round, [self._merges[number] for number in range(snapshot.round, self.state.round)]
 
-    def _plan_for_joined(self, member: Member, number: int) -> None:
+    def plan_for_joined(self, member: Member, number: int) -> None:
+        """See `Leader`."""
         for missed in range(number, self.state.round + 2):  # rounds may have closed while it joined
             self._plan_late(member, missed, (missed - self.state.round + 1) / 2)
 
@@ -319,11 +307,6 @@ def outer_step(
     return message, GlobalState(
         state.round + 1, state.steps + steps, state.weights + sent, momentum, movement, statistics
     )
-
-
-def _size_of(merge: Merge) -> int:
-    """Its payload bytes."""
-    return len(merge.delta) + len(merge.statistics)
 
 
 def _steps_of(answers: _Answers) -> int:
