@@ -20,11 +20,13 @@ from rudel.data.motion import read_folder as read_motions
 from rudel.data.pictures import read_input
 from rudel.data.records.writer import write_examples
 from rudel.data.sound.keyword_classes import chosen
+from rudel.data.sound.noise import read_noise
 from rudel.data.sound.recording import decode
 from rudel.data.sound.recording_folders import find_recordings, settings_of
 from rudel.data.window_records import write_windows
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
+from rudel.runs.predict_many import files_at
 
 RATE = 8000
 
@@ -93,6 +95,9 @@ def test_what_is_right_already_stays_to_the_bit(tmp_path: Path) -> None:
     piped[22:26] = bytes(4)
     with pytest.raises(DataError, match="header does not give its length: convert it to WAV"):
         decode(bytes(piped), RATE)
+    spoken = io.BytesIO()  # as telephone systems write it, to be read from its beginning only
+    soundfile.write(spoken, samples / 2**17, RATE, format="WAV", subtype="GSM610")
+    assert len(decode(spoken.getvalue(), RATE)) >= len(samples)
     bad = io.BytesIO()
     soundfile.write(bad, np.array([0, np.nan]), RATE, format="WAV", subtype="FLOAT")
     with pytest.raises(DataError, match="NaN or infinite"):
@@ -129,6 +134,18 @@ def test_all_recordings_of_a_speaker_are_held_out_whatever_the_class_is_called(n
     assert validation
     assert sorted(validation.names) == sorted(f"{label}/{label}_anna_0001.wav" for label in (name, "stop"))
     assert sorted(train.names) == sorted(f"{label}/{label}_ben_0001.wav" for label in (name, "stop"))
+
+
+def test_names_in_decomposed_letters_are_those_in_composed_ones(tmp_path: Path) -> None:
+    word, speaker = "ho\u0308her", "bjo\u0308rn"  # as file systems of a Mac keep them
+    for label in (word, "stop"):
+        for who in (speaker, "anna"):
+            write(tmp_path / label / f"{label}_{who}_1.wav", tone(500, 0.3))
+    found = find_recordings(str(tmp_path), RATE, 1.0)
+    for name in (speaker, "bj\u00f6rn"):
+        assert found.held_out(0, speakers=[name]).tolist() == [speaker in path for path in found.names]
+    for name in (word, "h\u00f6her"):
+        assert chosen(found, [name]).classes == ("h\u00f6her", "unknown", "silence")
 
 
 def test_another_recording_does_not_reshuffle_the_others() -> None:
@@ -227,6 +244,23 @@ def test_recordings_of_motion_are_separated_by_blank_lines_and_bad_ones_are_name
     }
 
 
+def test_quotes_and_any_ends_of_lines_are_read_and_a_clock_is_said(tmp_path: Path) -> None:
+    for label, form in (("a", '"{}"'), ("b\u00fc", "{}")):
+        lines = [["t", "aX"], *([str(n), str(n % 3)] for n in range(8)), []]
+        text = "\r".join(",".join(form.format(field) for field in line) for line in lines)
+        (tmp_path / f"{label}.csv".replace("\u00fc", "u\u0308")).write_text(text, newline="")
+    found = find_motions(str(tmp_path), 4)
+    assert (found.classes, found.channels, len(found), found.left_out) == (("a", "b\u00fc"), ("t", "aX"), 4, ())
+    assert found.notes[-1] == (
+        f"The column `t` in {tmp_path} never falls, as the time does not: remove it, or the model learns when "
+        "something was recorded."
+    )
+    assert read_rows(tmp_path / "a.csv", (4, 1), ["aX"]).shape == (2, 4, 1), "a column that the model does not take"
+    (tmp_path / "c.csv").write_text(f"t,aX\n1,{'1' * 200_000}\n")
+    with pytest.raises(DataError, match=r"c\.csv cannot be read: it is no CSV file \(field larger"):
+        read_rows(tmp_path / "c.csv", (4, 2))
+
+
 def test_the_gestures_of_an_arduino(shared_data: Path) -> None:
     found = find_motions(str(shared_data / "gestures"), 119)
     assert (found.x.shape, found.left_out) == ((214, 119, 6), ())
@@ -291,8 +325,11 @@ def same(found: Windows, original: Windows, validation: np.ndarray) -> bool:
 
 def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: Path) -> None:
     out = tmp_path / "records"
+    noise = folder / "_background_noise_"
+    write(noise / "fan.wav", tone(100, 1))
     done = rudel_data("sound", str(folder), "--out", str(out), "--speakers", "ben", "--seconds", "0.5")
     assert done.returncode == 0, done.stderr
+    assert f"{noise} is no class: train with --set noise={noise}." in done.stderr
     assert "left out  4, no recording: no/broken.flac (" in done.stdout
     assert "left out  1, unreadable: no/pipe.wav (not a regular file)" in done.stdout
     original = find_recordings(str(folder), RATE, 0.5)
@@ -420,9 +457,17 @@ def test_names_of_files_need_not_be_utf_8(gestures: Path, tmp_path: Path) -> Non
 def test_a_file_of_another_kind_is_not_called_an_image(
     shape: tuple[int, ...], model: Any, wanted: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.mp3").write_bytes(b"ID3")
-    with pytest.raises(DataError, match=rf"a\.mp3 is not for this model, which takes inputs .*: give {wanted}\.$"):
-        read_input(tmp_path / "a.mp3", shape, **model)
+    (tmp_path / "a.m4a").write_bytes(b"ID3")
+    with pytest.raises(DataError, match=rf"a\.m4a is not for this model, which takes inputs .*: give {wanted}\.$"):
+        read_input(tmp_path / "a.m4a", shape, **model)
+
+
+def test_what_is_learned_from_is_predicted_too(tmp_path: Path) -> None:
+    for name in ("a.ogg", "b.mp3", "c.aiff", "d.WAV"):
+        write(tmp_path / name, tone(500, 0.5))
+        assert read_input(tmp_path / name, (RATE,), rate=RATE).any()
+    assert [path.name for path in files_at([tmp_path])] == ["a.ogg", "b.mp3", "c.aiff", "d.WAV"]
+    assert len(read_noise(tmp_path, RATE)) > 12_000
 
 
 def test_a_recording_that_cannot_be_read_is_said(tmp_path: Path) -> None:

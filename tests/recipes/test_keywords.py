@@ -92,6 +92,9 @@ def test_speakers_are_held_out_and_others_are_unknown(folder: Path) -> None:
     assert np.bincount(dataset.train.y).tolist() == [20, 40, 20]
     assert dataset.validation is not None
     assert np.bincount(dataset.validation.y).tolist() == [10, 20, 10]
+    assert not dataset.notes
+    every = recipe.data(recipe.settings({"words": "rising,falling,steady"}), source=str(folder))
+    assert every.notes == ("No recording is left to learn `unknown` from: record some, or hold out fewer.",)
     with pytest.raises(DataError, match="give a folder that has a folder of them for each word with `data=`"):
         recipe.data(recipe.settings({}), source=None)
 

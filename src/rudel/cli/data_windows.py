@@ -1,5 +1,6 @@
 """`rudel data sound` and `rudel data motion`: recordings become records."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -38,6 +39,7 @@ def sound(
     json: JsonOption = False,
 ) -> None:
     """Convert recordings (WAV, FLAC) into TFRecord files for training: one rate, windows of one length."""
+    from rudel.data.sound.noise import BACKGROUND
     from rudel.data.sound.recording_folders import read_folder, settings_of
 
     with reporting_interrupts(), count_display("reading") as progress:
@@ -45,6 +47,8 @@ def sound(
         named = [name.strip() for name in (speakers or "").split(",") if name.strip()]
         held_out = found.held_out(validation, split, named)
         _finish(found, out, "sound", settings_of(rate, seconds), held_out, json)
+    if (noise := expanded(folder) / BACKGROUND).is_dir():
+        typer.echo(f"note      {noise} is no class: train with --set noise={shlex.quote(str(noise))}.", err=True)
 
 
 def motion(

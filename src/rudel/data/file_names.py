@@ -1,4 +1,7 @@
-"""Names of files in documents and tables, which are UTF-8, as the names themselves need not be."""
+"""Names of files: their endings, and how they are in documents and tables, which are UTF-8, as names need not be."""
+
+SOUND = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aif", ".aiff")
+"""Endings of the names of recordings, in small letters."""
 
 
 def printable(name: str) -> str:

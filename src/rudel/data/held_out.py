@@ -1,6 +1,7 @@
 """The choice of held-out recordings: whole ones, or all of a speaker; never one window of a recording alone."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -55,7 +56,7 @@ def speaker_of(name: str, label: str) -> str:
     >>> speaker_of("turn left/turn left_anna_0001.wav", "turn left")
     'anna'
     """
-    stem = PurePosixPath(name).stem
+    stem = unicodedata.normalize("NFC", PurePosixPath(name).stem)  # as the names of classes
     own = re.sub(rf"^[_\-\s]*{re.escape(label)}(?=[_\-\s])", "", stem)
     words = [word for part in (own, stem) for word in re.split(r"[_\-\s]+", part) if word]
     return words[0] if words else name

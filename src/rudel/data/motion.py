@@ -5,9 +5,11 @@ columns, and all files have the same ones. A recording shorter than a window goe
 twice as long, the part that moves most is taken; a longer one is cut into as many windows as it holds.
 """
 
+import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -126,7 +128,7 @@ def read_rows(path: Path, shape: tuple[int, ...], wanted: Sequence[str] = ()) ->
         columns, recordings = _table(path.read_bytes())
     except (DataError, OSError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    if len(shape) != 2 or shape[1] != len(columns):
+    if len(shape) != 2 or shape[1] != len(wanted or columns):
         raise DataError(f"{path} has {len(columns)} columns, and the model takes inputs of shape {shape}.")
     places = places_of(wanted or columns, columns, path)
     for number, found in enumerate(recordings, 1):
@@ -146,13 +148,17 @@ def _table(content: bytes) -> tuple[list[str], list[np.ndarray | str]]:
         DataError: it is not UTF-8, has no header, or other separators than commas.
     """
     try:
-        header, _, body = content.decode("utf-8-sig").partition("\n")
+        lines = io.StringIO(content.decode("utf-8-sig"), newline=None)
     except UnicodeDecodeError:
         raise DataError("it is not UTF-8") from None
+    header = lines.readline()
     if "," not in header and re.search("[;\t]", header):
         raise DataError("its columns are not separated by commas: save it with commas, and with decimal points")
-    columns = _checked([column.strip() for column in header.split(",")])
-    return columns, [_parsed(rows, len(columns)) for rows in _recordings(body)]
+    try:
+        columns = _checked([column.strip() for column in next(csv.reader([header]), [""])])
+        return columns, [_parsed(list(csv.reader(rows)), len(columns)) for rows in _recordings(lines)]
+    except csv.Error as error:
+        raise DataError(f"it is no CSV file ({error})") from error
 
 
 def _checked(names: list[str]) -> list[str]:
@@ -168,9 +174,9 @@ def _checked(names: list[str]) -> list[str]:
     return names
 
 
-def _recordings(body: str) -> Iterator[list[str]]:
+def _recordings(lines: Iterable[str]) -> Iterator[list[str]]:
     rows: list[str] = []
-    for line in [*io.StringIO(body, newline=None), ""]:
+    for line in [*lines, ""]:
         if line.strip(" ,\t\n"):
             rows.append(line)
         elif rows:
@@ -178,9 +184,8 @@ def _recordings(body: str) -> Iterator[list[str]]:
             rows = []
 
 
-def _parsed(rows: list[str], columns: int) -> np.ndarray | str:
+def _parsed(fields: list[list[str]], columns: int) -> np.ndarray | str:
     """Values, float32 (rows, columns), or what is wrong with them."""
-    fields = [row.split(",") for row in rows]
     if odd := next((number for number, row in enumerate(fields, 1) if len(row) != columns), None):
         return f"row {odd} has {len(fields[odd - 1])} fields, not {columns}"
     try:
@@ -192,7 +197,7 @@ def _parsed(rows: list[str], columns: int) -> np.ndarray | str:
 
 def _class_of(name: str) -> str:
     path = PurePosixPath(name)
-    return path.parts[0] if len(path.parts) > 1 else path.stem
+    return unicodedata.normalize("NFC", path.parts[0] if len(path.parts) > 1 else path.stem)
 
 
 def _is_number(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.data.file_names import SOUND
 from rudel.data.motion import read_rows
 from rudel.data.npz import read_npz
 from rudel.data.photographs import decode, opaque
@@ -18,7 +19,6 @@ from rudel.errors import DataError
 if TYPE_CHECKING:
     from PIL import Image
 
-_SOUND = (".wav", ".flac")
 _INK = 48
 """Grey levels above this, of 255, count as drawn."""
 
@@ -57,7 +57,7 @@ def read_input(
         raise DataError(f"There is no file {path}.")
     if path.suffix == ".npy":
         return rows_of(_load_array(path), shape, path)
-    if path.suffix.lower() in _SOUND:
+    if path.suffix.lower() in SOUND:
         return _sound(path, shape, rate)
     if path.suffix.lower() == ".csv":
         return read_rows(path, shape, channels)
@@ -102,7 +102,7 @@ def other_numbers(learned_from: Sequence[float] | None) -> str:
 
 def is_image(path: Path) -> bool:
     """Whether `read_input` takes a file for an image, by its name."""
-    return path.suffix.lower() not in (".npy", ".npz", ".csv", *_SOUND) and not is_table(path)
+    return path.suffix.lower() not in (".npy", ".npz", ".csv", *SOUND) and not is_table(path)
 
 
 def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

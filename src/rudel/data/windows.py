@@ -1,5 +1,6 @@
 """Windows of recordings, of sound or motion, all of one shape: what is held out, examples, labels of a model."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ class Windows:
         if by == "speaker" or speakers:
             labels = (self.classes[label] for label in self.labels)
             heard = [speaker_of(name, label) for name, label in zip(self.names, labels, strict=True)]
-            return held_out(heard, share, speakers)
+            return held_out(heard, share, [unicodedata.normalize("NFC", name) for name in speakers])
         mask = np.zeros(len(self), bool)
         for label in np.unique(self.labels):
             rows = np.flatnonzero(self.labels == label)
@@ -118,7 +119,20 @@ class Windows:
                 f"{what} in {self.source}, such as {first}, became {examples:,} examples: "
                 "one per window, whatever is in it."
             )
+        if self.channels and len(self):
+            rises = (np.diff(self.x, axis=1) >= 0).all((0, 1)) & (np.ptp(self.x, (0, 1)) > 0)
+            for name in np.array(self.channels)[rises]:
+                notes.append(
+                    f"The column `{name}` in {self.source} never falls, as the time does not: remove it, or the model "
+                    "learns when something was recorded."
+                )
         return tuple(notes)
+
+    @property
+    def without_examples(self) -> tuple[str, ...]:
+        """A note for the user, where classes have no window to learn from."""
+        named = ", ".join(f"`{name}`" for label, name in enumerate(self.classes) if not (self.labels == label).any())
+        return (f"No recording is left to learn {named} from: record some, or hold out fewer.",) if named else ()
 
 
 def places_of(wanted: Sequence[str], there: Sequence[str], source: object) -> list[int]:

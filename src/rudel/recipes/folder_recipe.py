@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from rudel.data.file_names import SOUND
 from rudel.errors import option
 from rudel.files import expanded
 
 _BY_SUFFIX = {
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff"), "images"),
-    **dict.fromkeys((".wav", ".flac"), "keywords"),
+    **dict.fromkeys(SOUND, "keywords"),
     ".csv": "motion",
 }
 _BY_KIND = {"sound": "keywords", "motion": "motion"}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import rudel
 from rudel.data.dataset import ToEvaluate
-from rudel.data.sound.keyword_classes import chosen
+from rudel.data.sound.keyword_classes import chosen, composed
 from rudel.data.sound.noise import BACKGROUND, read_noise
 from rudel.data.sound.recording_folders import find_recordings
 from rudel.errors import DataError, option
@@ -65,7 +65,7 @@ def data(
         train.examples(),
         held_out and held_out.examples(),
         class_names=train.classes,
-        notes=found.notes,
+        notes=(*found.notes, *train.without_examples),
         augment=_changes(_background(source, noise, rate)) if augmentation == "keywords" else None,
     )
 
@@ -94,7 +94,7 @@ def evaluation(
     """
     found = find_recordings(source, rate, seconds, progress, split, least=1)
     if words:
-        found = chosen(found, [word for word in words if word in found.classes] or words, _apart(seed))
+        found = chosen(found, [word for word in composed(words) if word in found.classes] or words, _apart(seed))
     return found.to_evaluate(class_names)
 
 

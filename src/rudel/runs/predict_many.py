@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from rudel.data.file_names import SOUND
 from rudel.data.table import is_table
 from rudel.errors import DataError, option
 from rudel.runs.file_model import (
@@ -41,9 +42,6 @@ class Calls(Protocol):
     def __call__(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Calls a function on a host."""
         ...
-
-
-_SOUND = (".wav", ".flac")
 
 
 def predict_many(
@@ -130,7 +128,7 @@ def _may_be_input(path: Path) -> bool:
 
     Image.init()
     hidden = path.name.startswith(".")
-    kinds = (".npy", *_SOUND)
+    kinds = (".npy", *SOUND)
     suffix = path.suffix.lower()
     return not hidden and (suffix in kinds or suffix in Image.EXTENSION or is_table(path)) and path.is_file()
 

@@ -1,5 +1,6 @@
 """Some words to tell apart, among others that are to be passed over, and silence."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +10,11 @@ from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
 
 UNKNOWN, SILENCE = "unknown", "silence"
+
+
+def composed(words: Sequence[str]) -> list[str]:
+    """Words in the form of Unicode in which classes have their names, as a terminal may give them in another (NFD)."""
+    return [unicodedata.normalize("NFC", word) for word in words]
 
 
 def chosen(found: Windows, words: Sequence[str], seed: int | Sequence[int] = 0) -> Windows:
@@ -26,6 +32,7 @@ def chosen(found: Windows, words: Sequence[str], seed: int | Sequence[int] = 0) 
         DataError: there is no such class.
         OptionError: a word is there twice, or is `unknown` or `silence`.
     """
+    words = composed(words)
     for number, word in enumerate(words):
         if word in (UNKNOWN, SILENCE):
             raise OptionError(f"`words` names `{word}`, a class that is added anyway: leave it out.")

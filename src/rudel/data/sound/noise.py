@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rudel.data.file_names import SOUND
 from rudel.data.sound.recording import decode
 from rudel.errors import DataError
 from rudel.files import expanded
@@ -11,7 +12,6 @@ from rudel.files import expanded
 BACKGROUND = "_background_noise_"
 """The folder beside those of the words that has noise, as in Speech Commands; it is no class."""
 
-_SUFFIXES = (".wav", ".flac")
 _MOST_SAMPLES = 1 << 22
 
 
@@ -31,7 +31,7 @@ def read_noise(folder: str | Path, rate: int) -> np.ndarray:
         DataError: there are none, or one cannot be read.
     """
     path = expanded(folder)
-    named = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    named = (file for file in path.rglob("*") if file.suffix.lower() in SOUND and file.is_file())
     files = sorted(file for file in named if not any(part.startswith(".") for part in file.relative_to(path).parts))
     if not files:
         raise DataError(f"{folder} has no recordings of background noise: give a folder with WAV or FLAC files.")

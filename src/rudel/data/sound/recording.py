@@ -55,7 +55,8 @@ def decode(
                 raise DataError(f"{name} is too long: cut it into parts, or leave it out.")
             admit(samples_in_all)
             as_is = (file.samplerate, file.channels, file.subtype) == (rate, 1, "PCM_16")
-            samples = file.read(dtype="int16" if as_is else "float32", always_2d=True)
+            # the number of frames, as files of GSM and G.721 are read from their beginning only
+            samples = file.read(file.frames, dtype="int16" if as_is else "float32", always_2d=True)
             given = file.samplerate
     except soundfile.SoundFileError as error:
         reason = str(getattr(error, "error_string", error)).rstrip(".")
