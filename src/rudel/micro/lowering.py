@@ -39,7 +39,7 @@ _ALTERNATIVES = {
     "GATHER": "look embeddings up before the model, and give it the vectors",
     "REDUCE_MAX": "use MaxPooling with a window of the whole input, or GlobalAveragePooling",
     "RESIZE_BILINEAR": _NEAREST,
-    "TILE": _NEAREST,
+    "TILE": f"{_NEAREST}, or Conv1DTranspose where it is of sequences",
     "WHILE": "give the recurrent layer an input of fixed length",
 }
 """Substitutes for operators that are not supported."""
