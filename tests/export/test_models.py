@@ -206,7 +206,8 @@ def test_what_is_advised_in_the_place_of_upsampling_can_be_compiled(
     advised = r': use Resizing\(height, width, interpolation="nearest"\) in the place of upsampling'
     with pytest.raises(CompileError, match=rf"RESIZE_BILINEAR, .*{advised}\.$"):
         export(layers.UpSampling2D(interpolation="bilinear"))
-    with pytest.raises(ExportError, match=rf"operator TILE, .*{advised}, or Conv1DTranspose where it is of sequences\.$"):
+    of_sequences = r", or Conv1DTranspose where it is of sequences\.$"
+    with pytest.raises(ExportError, match=f"operator TILE, .*{advised}{of_sequences}"):
         export(layers.UpSampling2D())
     assert export(layers.Resizing(8, 8, interpolation="nearest")).largest_difference < 0.05
     net = keras.Sequential([keras.Input((4, 4)), layers.Conv1DTranspose(2, 3, strides=2, padding="same")])
