@@ -102,6 +102,12 @@ def test_what_is_right_already_stays_to_the_bit(tmp_path: Path) -> None:
     soundfile.write(bad, np.array([0, np.nan]), RATE, format="WAV", subtype="FLOAT")
     with pytest.raises(DataError, match="NaN or infinite"):
         decode(bad.getvalue(), RATE)
+    loud, other = io.BytesIO(), io.BytesIO()
+    soundfile.write(loud, np.array([0.0, 4.0]), RATE, format="WAV", subtype="FLOAT")
+    assert decode(loud.getvalue(), RATE).tolist() == [0, 32767]
+    soundfile.write(other, np.array([0.0, 20_000.0]), RATE, format="WAV", subtype="FLOAT")
+    with pytest.raises(DataError, match="has floats up to 20,000, and full scale is 1: write it again with whole"):
+        decode(other.getvalue(), RATE)
 
 
 def test_a_recording_is_held_out_as_a_whole_and_a_speaker_with_all_of_theirs(folder: Path) -> None:

@@ -18,6 +18,9 @@ from rudel.errors import DataError
 _MOST_SAMPLES = 1 << 28
 """Longer recordings are refused, as a small file can hold one that fills all memory; 97 minutes at 48 kHz."""
 
+_MOST_OF_FLOATS = 100.0
+"""Floats that go further are no loud recording, but the numbers of 16 or more bits: all of it would be clipped."""
+
 _UNKNOWN = (1 << 63) - 1
 """Frames, by libsndfile, of a FLAC file that was written to a pipe; it cannot read these."""
 
@@ -37,7 +40,8 @@ def decode(
         int16 (S,), at least one sample.
 
     Raises:
-        DataError: it is no recording, is damaged or empty, or the packages of the extra `sound` are not installed.
+        DataError: it is no recording, is damaged or empty, has floats of another scale, or the packages of the extra
+            `sound` are not installed.
 
     >>> import soundfile
     >>> file = io.BytesIO()
@@ -67,6 +71,11 @@ def decode(
         mean = samples.mean(axis=1)
         if not np.isfinite(mean).all():
             raise DataError(f"{name} has samples that are NaN or infinite.")
+        if (loudest := np.abs(mean).max(initial=0)) > _MOST_OF_FLOATS:
+            raise DataError(
+                f"{name} has floats up to {loudest:,.0f}, and full scale is 1: write it again with whole numbers, or "
+                "with floats from -1 to 1."
+            )
         resampled = soxr.resample(mean, given, rate) if given != rate else mean
         samples = np.clip(np.rint(resampled * 2**15), -(2**15), 2**15 - 1).astype(np.int16)
     if not len(samples):
