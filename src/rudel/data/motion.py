@@ -128,7 +128,7 @@ def read_rows(path: Path, shape: tuple[int, ...], wanted: Sequence[str] = ()) ->
         columns, recordings = _table(path.read_bytes())
     except (DataError, OSError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    if len(shape) != 2 or shape[1] != len(wanted or columns):
+    if len(shape) != 2 or len(columns) < shape[1] or (len(columns) > shape[1] and not wanted):
         raise DataError(f"{path} has {len(columns)} columns, and the model takes inputs of shape {shape}.")
     places = places_of(wanted or columns, columns, path)
     for number, found in enumerate(recordings, 1):
