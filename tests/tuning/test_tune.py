@@ -9,6 +9,7 @@ import pickle
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
 import zipfile
@@ -308,6 +309,22 @@ def test_a_trial_that_kills_its_process_ends_by_itself(tmp_path: Path) -> None:
     tuned = rudel.tune(deadly, {"x": "0.0..1.0"}, trials=3, run=tmp_path / "sweep")
     assert [(trial.number, trial.state) for trial in tuned.trials] == [(0, "finished"), (1, "failed"), (2, "finished")]
     assert "ended with -9" in tuned.trials[1].error
+
+
+def test_what_trials_leave_in_the_temporary_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def untidy(trial: Trial) -> float:
+        (Path(tempfile.mkdtemp()) / "left").touch()
+        if trial.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    tuned = rudel.tune(untidy, {"x": "0.0..1.0"}, trials=2, run=tmp_path / "sweep")
+    assert [trial.state for trial in tuned.trials] == ["finished", "failed"]
+    assert not list(temporary.iterdir())
 
 
 class _SlowLink(driver._Here):

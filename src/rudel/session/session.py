@@ -331,8 +331,8 @@ class Session:
         if any(b is None or a != (b.shape, b.dtype) for a, b in zip(forms, found, strict=True)):
             which = f" {self.run.shown}" if self.run else ""
             raise RunError(
-                f"The run{which} was begun with a model, an optimizer or metrics of other shapes: "
-                f"resume it as it was begun, or give another directory with {option('run')}."
+                f"The run{which} was begun with another strategy, or a model, an optimizer or metrics of other "
+                f"shapes: resume it as it was begun, or give another directory with {option('run')}."
             )
         return ModelState(*parts)
 

@@ -66,7 +66,9 @@ class RecipeObjective:
 
     def _unpacked(self) -> Path:
         """The recipe's file, as it is beside its neighbours, in a folder of this process."""
-        folder = _FOLDERS.setdefault(id(self), Path(tempfile.mkdtemp(prefix="rudel-recipe-")))
+        if id(self) not in _FOLDERS:
+            _FOLDERS[id(self)] = Path(tempfile.mkdtemp(prefix="rudel-recipe-"))
+        folder = _FOLDERS[id(self)]
         for name, content in self.files:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,14 @@
 """The trials of one computer, as a driver calls them: on a worker over the network, or in the driver itself.
 
 Trials run in a process of their own, which keeps what it has imported and compiled from trial to trial. A crash in it
-ends a trial, and not the worker.
+ends a trial, and not the worker. Its temporary files are in a folder that is removed after it.
 """
 
 import asyncio
 import contextlib
+import os
 import sys
+import tempfile
 from typing import Any
 
 from rudel.mesh.hosts.channel import SLICE
@@ -28,6 +30,7 @@ class TrialService:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._objective = b""
         self._words = b""
         self._listening: asyncio.Task[None] | None = None
@@ -71,20 +74,25 @@ class TrialService:
         return {"content": b"", "died": f"its process ended with {process.returncode}: {last.strip()}"}
 
     async def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, and removes its temporary files."""
         process, self._process = self._process, None
+        folder, self._folder = self._folder, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await self._wait(process)
+        if folder is not None:
+            await asyncio.to_thread(folder.cleanup)
 
     async def _start(self) -> None:
         await self.close()
         pipe = asyncio.subprocess.PIPE
         self._words = b""
+        self._folder = tempfile.TemporaryDirectory(prefix="rudel-", ignore_cleanup_errors=True)
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rudel.tuning.trial_process", stdin=pipe, stdout=pipe, stderr=pipe, limit=_NO_LIMIT,
             start_new_session=True,  # a Ctrl-C is the driver's
+            env=os.environ | {"TMPDIR": self._folder.name},
         )  # fmt: skip
         self._listening = asyncio.create_task(self._listen(self._process))
         await self.say(pack({"objective": self._objective}))

@@ -727,6 +727,14 @@ def test_a_run_of_one_computer_is_not_resumed_on_several(crew: Any, tmp_path: Pa
         rudel.fit(*with_schedule(), epochs=4, run=tmp_path, resume=True, client=crew.client)
 
 
+def test_a_run_of_several_is_not_resumed_on_one_computer(crew: Any, tmp_path: Path) -> None:
+    set_seed(1)
+    rudel.fit(*with_schedule(), epochs=2, run=tmp_path, client=crew.client, strategy=SHORT)
+    set_seed(1)
+    with pytest.raises(RunError, match="was begun with another strategy"):
+        rudel.fit(*with_schedule(), epochs=4, run=tmp_path, resume=True)
+
+
 def test_a_recipe_and_the_module_beside_it_just_work(crew: Any, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text(
         "import keras\nclass Twice(keras.layers.Layer):\n    def call(self, x):\n        return 2 * x\n"
