@@ -143,7 +143,8 @@ from rudel.cli.main import run
 
 class Importing:
     def find_spec(self, name, path=None, target=None):
-        if name == "rudel.cli.tune" == WHEN:
+        if name == WHEN:
+            sys.meta_path.remove(self)
             signal.raise_signal(NUMBER)
 
 def build(app, built=typer.main.get_command):
@@ -158,8 +159,8 @@ run()
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda by: by.name)
-@pytest.mark.parametrize("when", ["rudel.cli.tune", "building"])
-def test_an_interrupt_before_a_command_begins_ends_with_a_word(when: str, by: signal.Signals) -> None:
+@pytest.mark.parametrize("when", ["rudel.cli.tune", "building", "rudel.recipes.load"])
+def test_an_interrupt_before_a_command_says_what_it_does_ends_with_a_word(when: str, by: signal.Signals) -> None:
     script = AT_THE_START.replace("WHEN", repr(when)).replace("NUMBER", str(int(by)))
     done = subprocess.run([sys.executable, "-c", script, "recipes"], capture_output=True, text=True, timeout=LONG)
     line = "Ended by SIGTERM.\n" if by == signal.SIGTERM else "Interrupted.\n"

@@ -31,7 +31,7 @@ from rudel.cli import (
 )
 from rudel.cli.interrupts import TERMINATED, terminated
 from rudel.cli.log import log_to_terminal
-from rudel.cli.output import open_closed_streams, replace_unknown_characters
+from rudel.cli.output import open_closed_streams, replace_unknown_characters, reporting_interrupts
 from rudel.errors import RudelError, speaking_options
 from rudel.garbage_collection import collect_seldom
 
@@ -41,11 +41,19 @@ _PANELS = _TRAIN, _INSPECT, _DEPLOY, _COMPUTERS, _DATA, _TOOLS = (
 
 
 class _InPanels(TyperGroup):
-    """Lists commands by panel."""
+    """Lists commands by panel; an interrupt ends each with a line, also where it says nothing of interrupts itself."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         panels = {name: getattr(command, "rich_help_panel", None) for name, command in self.commands.items()}
         return sorted(panels, key=lambda name: _PANELS.index(str(panels[name])))
+
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        with reporting_interrupts():  # Typer would end without a word
+            return super().make_context(*arguments, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with reporting_interrupts():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
