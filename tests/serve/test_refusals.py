@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import json
+import socket
 import struct
 import tracemalloc
 import zlib
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from processes import until
+from processes import LONG, until
 from serve_support import tokens, write_run
 
 from rudel.serve.access_log import AccessLog
@@ -233,6 +234,48 @@ def test_no_http(server: Any) -> None:
     until(lambda: server.log.read_text().count("  400  -  ") > logged)
     *_, line = [line for line in server.log.read_text().splitlines() if "  400  -  " in line]
     assert line.endswith("This is no request of HTTP/1.1.")
+
+
+def test_headers_without_an_end(server: Any) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), LONG) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000)
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b'{"error":"The headers of the request are longer than 65,536 bytes."}' in answer
+
+
+def test_an_answer_that_is_not_read_is_given_up() -> None:
+    limits, content = Limits(connections=1, seconds=0.1), bytes(64 << 20)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": content if scope["path"] == "/large" else b"small"})
+
+    async def ask(place: tuple[str, int], path: str) -> tuple[bytes, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*place, limit=1000)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return await reader.readline(), writer
+
+    async def answer() -> None:
+        web, ready = Web(application, limits, lambda *_: None), asyncio.Event()
+        with contextlib.closing(listen("127.0.0.1", 0)) as listening:
+            running, place = asyncio.create_task(web.run(listening, ready.set)), listening.getsockname()
+            await ready.wait()
+            status, unread = await ask(place, "/large")
+            assert status == b"HTTP/1.1 200 OK\r\n"
+            status, refused = await ask(place, "/small")
+            assert status.startswith(b"HTTP/1.1 503 ")
+            refused.close()
+            async with asyncio.timeout(LONG):
+                while not status.startswith(b"HTTP/1.1 200 "):
+                    web.drop_slow()
+                    status, read = await ask(place, "/small")
+                    read.close()
+            unread.close()
+            web.stop()
+            await running
+
+    asyncio.run(answer())
 
 
 def test_connections_beyond_the_limit_are_refused_counted_and_logged(capsys: pytest.CaptureFixture[str]) -> None:

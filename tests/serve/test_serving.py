@@ -415,3 +415,27 @@ def test_requests_one_behind_the_other_without_waiting(server: Any) -> None:
                 headers = dict(line.split(b": ") for line in iter(file.readline, b"\r\n"))
                 counts.append(len(json.loads(file.read(int(headers[b"content-length"])))["predictions"]))
     assert counts == [1, 2, 3]
+
+
+OFFER = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAEAAEAAAAIAAAAB"}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_clients_that_offer_http_2_are_answered_by_http_1_1(server: Any, chunked: bool) -> None:
+    """As Java's HttpClient and `curl --http2` do with their first request on a connection."""
+    connection = server.connect()
+    for headers in (OFFER, {}, OFFER | {"x-more": "1"}):
+        body = json.dumps({"instances": [ROW, ROW]}).encode()
+        given = iter([body[:9], body[9:]]) if chunked else body
+        connection.request("POST", "/v1/models/small:predict", given, headers, encode_chunked=chunked)
+        answer = connection.getresponse()
+        predictions = json.loads(answer.read())["predictions"]
+        assert (answer.status, answer.version, len(predictions)) == (200, 11, 2)
+    connection.request("GET", "/v1/models", headers=OFFER)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_tunnel_is_refused(server: Any) -> None:
+    answer = server.ask("example.com:443", headers={"connection": "upgrade", "upgrade": "x"}, method="CONNECT")
+    assert (answer.status, answer.error) == (400, "This is no request of HTTP/1.1.")
