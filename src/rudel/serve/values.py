@@ -8,6 +8,7 @@ sentence, before it comes near a model.
 import base64
 import binascii
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
     return array.astype(wanted, copy=False)
 
 
-def numbers(nested: object) -> np.ndarray | None:
+def numbers(nested: Any) -> np.ndarray | None:
     """Numbers in lists as JSON has them, as an array; None where they are ragged, or anything is not a number.
 
     Whole numbers beyond 64 bits become float64. True and false are taken only where there is nothing else.
@@ -118,22 +119,20 @@ def numbers(nested: object) -> np.ndarray | None:
     >>> numbers([[1, 2], [3, 4]]).shape, numbers([1, [2]]), numbers([1, "2"]), numbers([1, True])
     ((2, 2), None, None, None)
     """
-    kinds = _kinds(nested, _MOST_AXES)
+    flat, shape = [nested], []
+    while (kinds := set(map(type, flat))) == {list}:
+        lengths = set(map(len, flat))
+        if len(lengths) > 1 or len(shape) == _MOST_AXES:
+            return None
+        shape += lengths
+        flat = list(chain.from_iterable(flat))
     if not kinds <= {int, float} and kinds != {bool}:
         return None  # before NumPy takes true for 1, and makes room for the longest text in the place of each number
     try:
-        array = np.array(nested)
+        array = np.array(flat).reshape(shape)  # nested lists would take NumPy several times as long
     except (ValueError, OverflowError):
         return None
     return array.astype(np.float64) if array.dtype.kind == "O" else array
-
-
-def _kinds(nested: Any, depth: int) -> set[type]:
-    """Types of all that is in lists in lists, so many deep; what is deeper is of the type list."""
-    if not isinstance(nested, list) or not depth:
-        return {type(nested)}
-    kinds = set(map(type, nested))
-    return kinds if list not in kinds else set().union(*(_kinds(part, depth - 1) for part in nested))
 
 
 def _array(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
