@@ -114,6 +114,20 @@ def test_many_examples_are_several_batches() -> None:
 
 
 @pytest.mark.parametrize("quick", [True, False])
+def test_others_take_turns_with_many_examples(quick: bool) -> None:
+    """One request is one of those that wait, however many batches it takes."""
+
+    async def test(model: Model, make: Any) -> None:
+        batcher = make(quick, batch=2, waiting=2)
+        many = ask(batcher, *range(100))
+        assert values([await ask(batcher, 500.0)]) == [[1000.0]]
+        assert not many.done()
+        assert values([await many]) == [[2.0 * i for i in range(100)]]
+
+    run(test)
+
+
+@pytest.mark.parametrize("quick", [True, False])
 def test_one_bad_request_does_not_spoil_its_neighbours(quick: bool) -> None:
     async def test(model: Model, make: Any) -> None:
         batcher = make(quick)

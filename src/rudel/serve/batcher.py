@@ -84,13 +84,17 @@ class Batcher:
             Refusal: too many wait, or it took too long.
         """
         rows, most = len(columns[0]), self._limits.batch
-        if rows <= most:
-            self._check_room(columns)
-            return await self._enqueue(columns, rows, began)
-        parts = [[column[i : i + most] for column in columns] for i in range(0, rows, most)]
         self._check_room(columns)
-        answers = [self._enqueue(part, len(part[0]), began) for part in parts]
-        done = await asyncio.gather(*answers)
+        if rows <= most:
+            return await self._enqueue(columns, rows, began)
+        size, done = _size(columns), []
+        self._waiting_bytes += size
+        try:
+            for start in range(0, rows, most):  # one after the other, so that others take turns with them
+                part = [column[start : start + most] for column in columns]
+                done.append(await self._enqueue(part, len(part[0]), began))
+        finally:
+            self._waiting_bytes -= size
         return [np.concatenate(outputs) for outputs in zip(*done, strict=True)]
 
     def expire(self, now: float) -> None:
@@ -105,13 +109,13 @@ class Batcher:
         await asyncio.gather(*(job.answer for job in self._unanswered()), return_exceptions=True)
 
     def _check_room(self, columns: Columns) -> None:
-        size = sum(column.nbytes for column in columns)
+        size = _size(columns)
         if len(self._jobs) >= self._limits.waiting or (self._jobs and self._waiting_bytes + size > self._limits.memory):
             raise busy("The model has too much to do: try again later.")
 
     def _enqueue(self, columns: Columns, rows: int, began: float) -> asyncio.Future[Columns]:
         loop = asyncio.get_running_loop()
-        size = sum(column.nbytes for column in columns)
+        size = _size(columns)
         job = _Job(columns, rows, size, tuple(c.shape[1:] for c in columns), loop.create_future(), began)
         self._jobs.append(job)
         self._waiting_rows += rows
@@ -206,3 +210,7 @@ class Batcher:
 
     def _too_late(self) -> Refusal:
         return Refusal(504, f"The model has not answered within {self._limits.seconds:g} seconds.")
+
+
+def _size(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns)
