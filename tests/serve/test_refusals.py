@@ -60,6 +60,8 @@ def tensor(**changes: Any) -> dict[str, Any]:
         (PREDICT, {"instances": [[1, 2, 3, None]]}, 400, "takes numbers"),
         (PREDICT, {"instances": [[1, 2, 3, True]]}, 400, "takes numbers"),
         (PREDICT, {"instances": [[True] * 4]}, 400, "takes real numbers"),
+        ("/v1/models/small:classify", {"examples": [{"x": [1, 2, 3, True]}]}, 400, "takes numbers"),
+        ("/v1/models/small:classify", {"examples": [{"x": [True] * 4}]}, 400, "takes real numbers"),
         (PREDICT, {"instances": [{"y": [1, 2, 3, 4]}]}, 400, "takes `x`"),
         (PREDICT, {"instances": [{"x": [1, 2, 3, 4]}, {}]}, 400, "Example 1 lacks the input `x`"),
         (PREDICT, {"instances": [{"x": [1, 2, 3, 4]}, 5]}, 400, "Example 1 is not an object"),

@@ -13,7 +13,7 @@ import orjson
 
 from rudel.serve.model_signature import OPEN, Signature, Tensor
 from rudel.serve.refusal import Refusal, bad
-from rudel.serve.values import column_of_rows
+from rudel.serve.values import column_of_rows, numbers
 
 SIGNATURE = "serving_default"
 
@@ -178,8 +178,9 @@ def _reshaped(example: Mapping[str, Any], signature: Signature) -> dict[str, Any
     for name, shape in shapes.items():
         value = made.get(name)
         flat = value if isinstance(value, list) else [value]
-        if all(isinstance(number, int | float) for number in flat) and len(flat) == int(np.prod(shape)):
-            made[name] = np.array(flat).reshape(shape).tolist()
+        array = numbers(flat)
+        if array is not None and array.shape == (int(np.prod(shape)),):
+            made[name] = array.reshape(shape).tolist()
     return made
 
 
