@@ -9,8 +9,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import keras
-from keras.src.backend import rnn
+from keras.src.backend import get_keras_mask, rnn
 from keras.src.saving.serialization_lib import SafeModeScope
 from keras.src.utils import module_utils  # its `tensorflow` is imported by whoever looks at it closely
 
@@ -35,6 +36,15 @@ def layers_of(model: keras.Model, *, include_self: bool = True, recursive: bool 
 def calls_of(operation: keras.Operation) -> list[Any]:
     """The symbolic calls of an operation, each with `arguments`, `input_tensors` and `output_tensors`."""
     return operation._inbound_nodes
+
+
+def has_masked_outputs(model: keras.Model) -> bool:
+    """Whether a model made of layers passes a mask on to its loss; False for others, and where it is not built."""
+    try:
+        outputs = model.outputs
+    except (AttributeError, ValueError):
+        return False
+    return any(get_keras_mask(tensor) is not None for tensor in jax.tree.leaves(outputs))
 
 
 def frozen_or_trainable(layer: keras.Layer) -> list[Any]:

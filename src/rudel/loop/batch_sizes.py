@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from rudel.internals.keras import calls_of, compile_config, layers_of
+from rudel.internals.keras import calls_of, compile_config, has_masked_outputs, layers_of
 
 if TYPE_CHECKING:
     import keras
@@ -14,6 +14,9 @@ DEFAULT_BATCH_SIZE = 256
 """Takes less time than Keras' 32."""
 
 _ELEMENTWISE = {"Add", "Cast", "Divide", "Multiply", "Negative", "Relu", "Subtract", "TrueDivide"}
+
+_ACROSS_BATCHES = {"circle", "dice", "tversky"}
+_REDUCED_BY_BATCH = ("sum", "mean_with_sample_weight")
 
 
 def batch_size_of(model: "keras.Model", wanted: int | None, usual: int = 32) -> int:
@@ -38,8 +41,8 @@ def batch_size_of(model: "keras.Model", wanted: int | None, usual: int = 32) -> 
 def _may_mix(model: "keras.Model") -> bool:
     """Whether what is computed for an example may depend on others of its batch, as in a loss that compares them.
 
-    What Keras and Rudel have does not do so in an evaluation; functions of the user's own may, and so may operations on
-    whole arrays between layers.
+    Layers of Keras and Rudel do not do so in an evaluation; functions of the user's own may, and so may operations on
+    whole arrays between layers. A loss is a sum over the batch, or over what a mask leaves of it, where it says so.
     """
     import keras
 
@@ -49,7 +52,8 @@ def _may_mix(model: "keras.Model") -> bool:
         return True
     compiled = compile_config(model)
     functions = jax.tree.leaves([compiled.get(name) for name in ("loss", "metrics", "weighted_metrics")])
-    return any(map(_has_own_code, [*layers, *functions]))
+    masked = bool(compiled) and has_masked_outputs(model)
+    return masked or any(map(_has_own_code, [*layers, *functions])) or any(map(_takes_batch_whole, functions))
 
 
 def _is_elementwise(operation: "keras.Operation") -> bool:
@@ -67,3 +71,11 @@ def _has_own_code(thing: Any) -> bool:
     held = [value for value in getattr(thing, "__dict__", {}).values() if isinstance(value, FunctionType)]
     whose = [thing if isinstance(thing, FunctionType) else type(thing), *held]
     return any(part.__module__.partition(".")[0] not in ("keras", "rudel") for part in whose)
+
+
+def _takes_batch_whole(function: Any) -> bool:
+    """Whether a loss or metric of Keras is not the mean of what it is for each example of a batch."""
+    name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+    if name.lower() in _ACROSS_BATCHES or getattr(function, "reduction", None) in _REDUCED_BY_BATCH:
+        return True
+    return getattr(function, "ignore_class", None) is not None

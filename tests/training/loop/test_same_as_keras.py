@@ -339,6 +339,27 @@ def test_evaluates_and_predicts_in_keras_batches_where_examples_may_be_compared(
     assert fitted.history["val_loss"] == [pytest.approx(expected["loss"], rel=1e-5)]
 
 
+@pytest.mark.parametrize(
+    ("loss", "metric", "first"),
+    [
+        ("dice", "mae", layers.Identity()),
+        (keras.losses.MeanSquaredError("sum"), "mae", layers.Identity()),
+        (keras.losses.MeanSquaredError("mean_with_sample_weight"), "mae", layers.Identity()),
+        ("mse", keras.losses.tversky, layers.Identity()),
+        ("mse", "mae", layers.Masking()),
+    ],
+)
+def test_evaluates_in_keras_batches_where_a_loss_is_no_mean_over_examples(loss: Any, metric: Any, first: Any) -> None:
+    x: Any = np.random.default_rng(0).uniform(size=(100, 4, 1)).astype("float32")
+    x[:40, 1:] = 0
+    model = keras.Sequential([keras.Input((4, 1)), first, layers.Dense(1, "sigmoid")])
+    model.compile("sgd", loss, metrics=[metric])
+    weights = np.linspace(0, 1, 400).reshape(100, 4)
+    quiet: Any = 0  # the stubs of Keras want a text
+    expected: Any = model.evaluate(x, x, sample_weight=weights, verbose=quiet, return_dict=True)
+    assert rudel.evaluate(model, x, x, sample_weight=weights) == pytest.approx(expected, rel=1e-5)
+
+
 def test_what_computes_each_element_by_itself_is_predicted_in_large_batches() -> None:
     inputs: Any = keras.Input((4,))
     scaled = inputs / 2.0
