@@ -536,6 +536,23 @@ def test_a_source_resumes_with_the_state_that_its_epochs_leave(tmp_path: Path) -
     assert same(whole, again)
 
 
+def test_predictions_come_in_the_order_in_which_a_source_was_made() -> None:
+    class Shuffled(Numbered):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = np.arange(100)
+
+        def __getitem__(self, number: int) -> Any:
+            return X[self.rows[number * SIZE : (number + 1) * SIZE]]
+
+        def on_epoch_end(self) -> None:
+            self.rows = self.rows[::-1]
+
+    model, quiet = net(), {"verbose": 0}
+    theirs = model.predict(Shuffled(), **quiet)
+    np.testing.assert_allclose(rudel.predict(model, Shuffled()), theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_examples_are_read_once_in_their_order() -> None:
     stream = training_stream(Numbered(), None)
     assert len(stream) == 100

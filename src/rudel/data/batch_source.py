@@ -390,7 +390,8 @@ class BatchStream(Stream):
             getattr(self._batches.source, hook, lambda: None)()
 
     def _whole_pass(self, length: int) -> Iterator[Piece]:
-        self.pass_epochs(0)
+        if self._batches.what != "prediction":  # before which Keras ends no epoch
+            self.pass_epochs(0)
         self.begin_epoch()
         yield from self._by_number(0, length, None)
         self.end_epoch()

@@ -16,6 +16,7 @@ import pytest
 import rudel
 from rudel.backend import set_seed
 from rudel.cli import interrupts
+from rudel.errors import ModelError
 from rudel.loop.read_ahead import Ahead
 from rudel.session.callbacks import forget, remembered, restore, snapshot
 from rudel.session.session import Session
@@ -117,6 +118,27 @@ def test_what_a_callback_changes_before_a_step_counts_as_in_keras(classifier: An
     assert float(ours.optimizer.learning_rate) == float(theirs.optimizer.learning_rate)
     for one, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
+@pytest.mark.parametrize("change", ["freeze", "compile"])
+def test_a_callback_that_changes_what_was_compiled_is_one_sentence(
+    classifier: Any, blobs: Any, hook: str, change: str
+) -> None:
+    def act(number: int, logs: Any = None) -> None:
+        if number == 1:
+            kept.extend(model.get_weights())
+            model.layers[0].trainable = change != "freeze"
+            if change == "compile":
+                model.compile("adam", "mse")
+
+    callback, kept = keras.callbacks.Callback(), []
+    setattr(callback, hook, act)
+    model = classifier("adam")
+    with pytest.raises(ModelError, match="has compiled the model .* again, or frozen or unfrozen layers"):
+        rudel.fit(model, *blobs, epochs=3, callbacks=[callback])
+    for one, other in zip(model.get_weights(), kept, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(("hook", "steps"), [("on_train_begin", 1), ("on_epoch_begin", 7)])
