@@ -135,7 +135,7 @@ def test_a_callback_that_changes_what_was_compiled_is_one_sentence(
     callback, kept = keras.callbacks.Callback(), []
     setattr(callback, hook, act)
     model = classifier("adam")
-    with pytest.raises(ModelError, match="has compiled the model .* again, or frozen or unfrozen layers"):
+    with pytest.raises(ModelError, match=r"has compiled the model .* again, or frozen or unfrozen layers"):
         rudel.fit(model, *blobs, epochs=3, callbacks=[callback])
     for one, other in zip(model.get_weights(), kept, strict=True):
         np.testing.assert_array_equal(one, other)
