@@ -201,6 +201,13 @@ def test_a_source_that_changes_at_the_end_of_an_epoch_trains_as_in_keras() -> No
     assert len(set(source.levels[-28:])) == 4
 
 
+def test_a_source_that_changes_at_the_end_of_an_epoch_validates_as_in_keras() -> None:
+    given: Any = {"epochs": 3, "verbose": 0, "shuffle": False}
+    mine = rudel.fit(net(), X, Y, validation_data=Harder(), **given).history
+    theirs = net().fit(X, Y, validation_data=Harder(), **given).history
+    np.testing.assert_allclose(mine["val_loss"], theirs["val_loss"], rtol=1e-5)
+
+
 def test_epochs_end_for_a_source_wherever_evaluations_come(tmp_path: Path) -> None:
     mine, theirs, again, source, keras_source = net(), net(), net(), Harder(), Harder()
     rudel.fit(mine, source, epochs=4, eval_every=3, shuffle=False, verbose=0)  # 7 steps an epoch

@@ -188,7 +188,7 @@ class SourcePass:
         self._of_batches = BatchBlocks(stream, model, what, stream.length)
         self._programs: dict[Hashable, Program] = {}
         self._held: list[list[Run]] | None = None
-        if stream.repeatable:
+        if stream.repeatable and not stream.knows_epochs:  # which may change it
             groups = list(itertools.islice(self._groups(), 3))
             self._held = groups if len(groups) < 3 else None  # no more than what is in memory of a larger one
             for run in itertools.chain(*groups):
@@ -257,8 +257,8 @@ def evaluate(
         y: targets (N, ...), classes by number, if `x` holds inputs alone. Of a Hugging Face data set, the name of a
             column.
         sample_weight: weights (N,).
-        batch_size: examples a step; None for 256, or, where code of your own may compare the examples of a batch, for
-            Keras' 32. A source has batches of its own.
+        batch_size: examples a step; None for 256, or, where the loss or code of your own may compare the examples of a
+            batch, for Keras' 32. A source has batches of its own.
 
     Returns:
         Loss and metrics by Keras' names, as Python floats.

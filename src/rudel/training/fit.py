@@ -97,7 +97,7 @@ def fit(
             examples where the last one ended.
         validation_steps: batches of the validation examples to evaluate on, the first ones; None for all.
         validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 where that is more and
-            no code of your own, such as a loss, may compare the examples of a batch.
+            neither the loss nor code of your own may compare the examples of a batch.
         validation_freq: 1; `eval_every` evaluates less often.
         validation: examples to evaluate on after every epoch, in the forms of `x`, or a fraction of the training
             examples to hold out; None takes those of the `Dataset`, if it has any.
