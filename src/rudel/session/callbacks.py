@@ -4,7 +4,7 @@ The steps of a block run as one program. Where a callback wants to act between t
 taken: on one device of this computer. Elsewhere, such a callback is refused by name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,14 @@ def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: 
                 f"The callback {kind} has `{refused[0]}`, and no callback acts between steps {where}: do its work in "
                 "`on_epoch_end` or `on_test_end`, or train with model.fit."
             )
+
+
+def after_each_hook(keras: ModuleType, act: Callable[[], None]) -> "keras.callbacks.Callback":
+    """A callback that acts at each hook during a training; the last of several acts after the others."""
+    callback = keras.callbacks.Callback()
+    for hook in ("on_epoch_begin", "on_epoch_end", *_TRAIN_HOOKS, "on_test_begin", "on_test_end"):
+        setattr(callback, hook, lambda *_, **__: act())
+    return callback
 
 
 def hooks_between_steps(keras: ModuleType, callbacks: Sequence[Any]) -> set[str]:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import numpy as np
 
-from rudel.errors import ModelError
-from rudel.internals.keras import compile_stamp
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, Progress, unused_key
 from rudel.loop.evaluation import Evaluator
@@ -154,7 +152,6 @@ class CompiledEngine:
         self._session, self._job, clock = session, session.job, session.position.clock
         self._decisions.prepare(session)
         self._devices.prepare(session)
-        self._form_of_model = _form_of(session.model)
         self._state = self._devices.read(session.model)
         self._samples = self._job.schedule.samples(session.first_step)
         self._feed = feed = self._devices.feed(self._job)
@@ -190,7 +187,7 @@ class CompiledEngine:
             while not session.done:
                 self._span(session.spans.number(session.position.step))
         except BaseException as error:
-            self._can_write &= self._decisions.can_write(error)
+            self._can_write = self._decisions.can_write(error)
             raise
 
     def write(self) -> None:
@@ -213,7 +210,7 @@ class CompiledEngine:
         if position.step == (position.records[-1]["step"] if position.records else session.first_step):
             session.callbacks.on_epoch_begin(number)
             model.reset_metrics()
-            self._state = self._read()
+            self._state = self._devices.read(model)
         end = session.spans.last(number)
         if self._decisions.stop(bool(model.stop_training)):  # asked for before the first step, which Keras takes
             end = min(end, position.step + 1)
@@ -230,7 +227,7 @@ class CompiledEngine:
         logs = self._decisions.logs(logs)
         session.end_span(number, logs)
         model.stop_training = self._decisions.stop(bool(model.stop_training))
-        self._state = self._read()
+        self._state = self._devices.read(model)
         session.add_record(session.record_of(number, logs))
         position.stopped = bool(model.stop_training)
         self._save_and_act()
@@ -327,23 +324,8 @@ class CompiledEngine:
 
     def _read_back(self, progress: Progress) -> Progress:
         """The progress with what callbacks have changed in the model between two steps."""
-        self._state = self._read()._replace(metrics=progress.state.metrics)
+        self._state = self._devices.read(self._session.model)._replace(metrics=progress.state.metrics)
         return progress._replace(state=self._state)
-
-    def _read(self) -> ModelState:
-        """The state of the model after callbacks, which may have changed values in it.
-
-        Raises:
-            ModelError: they have compiled it, or frozen or unfrozen layers, which its programs do not know.
-        """
-        model, step = self._session.model, self._session.position.step
-        if _form_of(model) != self._form_of_model:
-            self._can_write = False  # it has the values already, among other variables
-            raise ModelError(
-                f"A callback has compiled the model `{model.name}` again, or frozen or unfrozen layers of it, at step "
-                f"{step:,}: end the training there, change the model, and call rudel.fit once more."
-            )
-        return self._devices.read(model)
 
     def _wanted_steps(self) -> int:
         """Steps until the block should end: by time, where a checkpoint is due, and where callbacks act."""
@@ -370,11 +352,6 @@ class CompiledEngine:
             with self._session.position.clock.counting("checkpoint"):
                 arrays = model_state.as_arrays(self._devices.to_host(self._state))
             self._session.save(arrays, samples=self._samples)
-
-
-def _form_of(model: "keras.Model") -> tuple[Any, int]:
-    """What programs of a model depend on, and no callback may change."""
-    return compile_stamp(model), len(model.trainable_variables)
 
 
 def _next_block(steps: int, seconds: float, aim: float) -> int:

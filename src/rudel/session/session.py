@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from rudel.data.dataset import Examples
-from rudel.errors import NonFiniteError, RunError, option
+from rudel.errors import ModelError, NonFiniteError, RunError, option
 from rudel.freed_memory import release_freed_memory
 from rudel.loop import model_state
 from rudel.loop.metric_values import as_floats, by_class_name, results_or_logs
@@ -84,8 +84,9 @@ class Session:
         self.position, self.interrupts = Position(), Interrupts()
         self.spans = Spans(job.schedule, job.options.eval_every)
         self._engine, self._began, self._total_before = engine, began, 0.0
+        checking = callback_memory.after_each_hook(keras, self._check_form)
         self.callbacks = keras.callbacks.CallbackList(
-            list(job.callbacks), add_history=True, add_progbar=False, model=job.model, epochs=self.spans.count,
+            [*job.callbacks, checking], add_history=True, add_progbar=False, model=job.model, epochs=self.spans.count,
             steps=self.spans.length, verbose=0,
         )  # fmt: skip
         hooks = callback_memory.hooks_between_steps(keras, job.callbacks)
@@ -101,6 +102,7 @@ class Session:
         self.position.clock.setup = self.seconds
         self.model.stop_training = False
         self.callbacks.on_train_begin()
+        self._form = model_state.form_of(self.model)
         self._memory_at_begin = callback_memory.remembered(self.job.callbacks)
         self.position.step = self.first_step = self._steps_before()
         try:
@@ -124,7 +126,8 @@ class Session:
             with self.interrupts:
                 self._engine.run()
         finally:
-            self._engine.write()
+            if self.has_its_form:
+                self._engine.write()
             self.display.stop()
             self.close()
         self.model.optimizer.finalize_variable_values(self.model.trainable_variables)
@@ -134,6 +137,23 @@ class Session:
     def close(self) -> None:
         """Ends what the engine has begun."""
         self._engine.close()
+
+    def _check_form(self) -> None:
+        """Refuses what callbacks may not change.
+
+        Raises:
+            ModelError: they have compiled the model, or frozen or unfrozen layers, which its programs do not know.
+        """
+        if not self.has_its_form:
+            raise ModelError(
+                f"A callback has compiled the model `{self.model.name}` again, or frozen or unfrozen layers of it, at "
+                f"step {self.position.step:,}: end the training there, change the model, and call rudel.fit once more."
+            )
+
+    @property
+    def has_its_form(self) -> bool:
+        """Whether the model has the variables of the engine's state, in their places, which a callback may change."""
+        return model_state.form_of(self.model) == self._form
 
     # -- where the training stands ----------------------------------------------------------------------------------
 

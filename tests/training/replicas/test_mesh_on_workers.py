@@ -11,7 +11,7 @@ import pytest
 
 import rudel
 from rudel.backend import set_seed
-from rudel.errors import ClusterError, NonFiniteError
+from rudel.errors import ClusterError, ModelError, NonFiniteError
 
 random = np.random.default_rng(5)
 X = random.normal(size=(256, 6)).astype("float32")
@@ -114,6 +114,19 @@ def test_a_loss_that_is_not_finite_ends_it_with_the_same_sentence(crew: Any) -> 
     crew.only("a")
     with pytest.raises(NonFiniteError, match="The loss became NaN or infinite at step 1:"):
         rudel.fit(made(), X * np.float32(1e38), Y, client=crew.client, strategy="mesh", **SETTINGS)
+
+
+@pytest.mark.parametrize("strategy", ["mesh", "diloco"])
+def test_a_callback_that_freezes_a_layer_is_one_sentence(crew: Any, strategy: str) -> None:
+    class Freezing(keras.callbacks.Callback):
+        model: Any
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.layers[1].trainable = False
+
+    crew.only("a")
+    with pytest.raises(ModelError, match="or frozen or unfrozen layers of it, at step"):
+        rudel.fit(made(), X, Y, client=crew.client, strategy=strategy, callbacks=[Freezing()], **SETTINGS)
 
 
 class CallingBack(keras.layers.Layer):

@@ -116,7 +116,8 @@ class HostsEngine:
             try:
                 self._until_done(parcel, pieces)
             except BaseException:
-                self._take_over(self._kept)
+                if self._session.has_its_form:
+                    self._take_over(self._kept)
                 raise
 
     def _until_done(self, parcel: bytes, pieces: list[Piece]) -> None:
