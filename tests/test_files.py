@@ -139,3 +139,9 @@ def test_a_name_that_begins_with_a_tilde_can_be_given(tmp_path: Path, monkeypatc
         expanded(new.name)
     assert str(refused.value).endswith(f"write {new.name} without `~`, or as {new}.")
     assert expanded(new) == expanded(f"./{new.name}") == new
+
+
+@pytest.mark.parametrize("path", [3, b"run", None])
+def test_what_is_not_a_path_is_refused(path: Any) -> None:
+    with pytest.raises(RudelError, match=r"A path is a text or a pathlib\.Path, not"):
+        expanded(path)

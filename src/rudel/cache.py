@@ -28,11 +28,12 @@ def cache_folder() -> Path:
 
 
 def compiled_programs() -> Path | None:
-    """The folder for programs that JAX compiles; None where there is no cache folder, and so none of them is kept."""
+    """The folder for programs that JAX compiles; None where there is none that can be written, and so none is kept."""
     try:
-        return cache_folder() / "jax"
+        folder = cache_folder() / "jax"
     except RudelError:
         return None
+    return folder if os.access(_innermost_there(folder), os.W_OK | os.X_OK) else None
 
 
 def cache_place() -> Path:
@@ -40,7 +41,10 @@ def cache_place() -> Path:
 
     What this user may not look at counts as not there.
     """
-    folder = cache_folder()
+    return _innermost_there(cache_folder())
+
+
+def _innermost_there(folder: Path) -> Path:
     for place in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             if place.exists():

@@ -26,9 +26,13 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     A file whose own name begins with `~` has an absolute path afterwards: it stays the same when it is expanded again.
 
     Raises:
-        RudelError: nobody knows that folder, as of a user that there is not, and there is no such file either.
+        RudelError: it is neither text nor a `Path`; or nobody knows that folder, as of a user that there is not, and
+            there is no such file either.
     """
-    found = Path(os.path.expanduser(path))  # noqa: PTH111 as that of Path raises a RuntimeError
+    try:
+        found = Path(os.path.expanduser(path))  # noqa: PTH111 as that of Path raises a RuntimeError
+    except TypeError as error:
+        raise RudelError(f"A path is a text or a pathlib.Path, not {path!r:.100}: give one of these.") from error
     if not found.parts or not found.parts[0].startswith("~"):
         return found
     if found.exists() or not os.fspath(path).startswith("~"):

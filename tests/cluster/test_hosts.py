@@ -60,6 +60,8 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     [
         ("", "No host was given"),
         ([], "No host was given"),
+        (3, "3 is not a host: write hosts as in `raspi1,pi@raspi2`"),
+        (["a", None], "None is not a host"),
         ("a,,b", r"`` is not a host in `a,,b`"),
         ("a,b,a", "The host `a` is given twice"),
         ("fe80::1", r"write an IPv6 address in brackets, as in `\[fe80::1\]`"),

@@ -37,6 +37,12 @@ def test_rows_of_frames_are_taken_by_their_positions(frame: Callable[..., Any], 
         np.testing.assert_array_equal(ours.y, theirs.y)
 
 
+def test_a_tuple_of_arrays_is_not_split() -> None:
+    arrays: Any = (np.zeros((9, 2)), np.zeros(9))
+    with pytest.raises(DataError, match=r"not a tuple: give arrays as rudel\.Examples\(x, y\)"):
+        rudel.split(arrays, 0.5)
+
+
 @pytest.mark.parametrize(
     ("dtypes", "expected"),
     [

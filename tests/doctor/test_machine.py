@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rudel.cache import compiled_programs
 from rudel.doctor import machine
 
 BOUND = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -40,6 +41,15 @@ def test_a_cache_that_cannot_be_made_is_seen(tmp_path: Path, monkeypatch: pytest
     assert seen.cache_writable
     assert seen.cache == tmp_path / "new" / "cache"
     assert not seen.cache.exists()
+
+
+def test_programs_are_kept_only_where_they_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "new" / "cache"))
+    assert compiled_programs() == tmp_path / "new" / "cache" / "jax"
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "jax").write_text("")
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+    assert compiled_programs() is None  # else JAX warns of each program
 
 
 @pytest.mark.parametrize(("mode", "words"), [("nat", "networkingMode=mirrored"), ("mirrored", "")])

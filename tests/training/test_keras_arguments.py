@@ -138,10 +138,10 @@ def test_a_mistake_is_one_sentence(classifier: Any, arguments: dict[str, Any], s
         rudel.fit(classifier(), **(BASE | arguments))
 
 
-def test_what_is_not_a_model_is_refused() -> None:
-    model: Any = "model"
+@pytest.mark.parametrize("call", [rudel.fit, rudel.evaluate, lambda model, x, y: rudel.predict(model, x)])
+def test_what_is_not_a_model_is_refused(call: Any) -> None:
     with pytest.raises(rudel.RudelError, match=r"The first argument must be a keras\.Model, not 'model'"):
-        rudel.fit(model, X, Y)
+        call("model", X, Y)
 
 
 def test_a_split_that_leaves_nothing_is_refused(classifier: Any) -> None:

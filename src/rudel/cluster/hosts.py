@@ -4,7 +4,7 @@ import getpass
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,10 @@ def parse_hosts(given: str | Path | Sequence[str | Host]) -> tuple[Host, ...]:
     if isinstance(given, Path):
         hosts = _read(expanded(given))
     elif not isinstance(given, str):
-        hosts = [part if isinstance(part, Host) else _parse(part.strip(), "") for part in given]
+        parts = list(given) if isinstance(given, Iterable) else [given]
+        if wrong := [part for part in parts if not isinstance(part, str | Host)]:
+            raise HostError(f"{wrong[0]!r:.100} is not a host: write hosts as in `raspi1,pi@raspi2`, or in a list.")
+        hosts = [part if isinstance(part, Host) else _parse(part.strip(), "") for part in parts]
     elif _is_file(given):
         hosts = _read(expanded(given))
     elif not given.strip():

@@ -144,12 +144,17 @@ def split(examples: Some, fraction: float, seed: int = 0) -> tuple[Some, Some]:
         Both parts, shuffled.
 
     Raises:
-        DataError: one of the parts would be empty.
+        DataError: one of the parts would be empty, or these are other things than examples, such as a tuple of arrays.
 
     >>> rest, held_out = split(Examples(np.arange(10)), 0.2)
     >>> len(rest), len(held_out)
     (8, 2)
     """
+    if not hasattr(examples, "subset"):
+        raise DataError(
+            f"rudel.split takes rudel.Examples or a stream, not a {type(examples).__name__}: give arrays as "
+            "rudel.Examples(x, y)."
+        )
     count = round(len(examples) * fraction)
     if not 0 < count < len(examples):
         raise DataError(

@@ -266,8 +266,9 @@ def evaluate(
     Raises:
         DataError: the examples do not fit each other or the model.
         OptionError: `y` or `sample_weight` is given beside a stream or a source.
-        ModelError: the model is not compiled, or its `test_step` cannot be.
+        ModelError: it is not a model, is not compiled, or its `test_step` cannot be.
     """
+    model_state.check_model(model)
     if batch_size is not None:
         check_whole_number("batch_size", batch_size)
     if is_hugging_face(x):
@@ -321,8 +322,9 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int | None = None) -
     Raises:
         DataError: there are no inputs, those of a stream cannot be read, a whole number needs more than 32 bits, an
             index is in no table of the model, or inputs of several shapes have outputs of several shapes.
-        ModelError: the model's `predict_step` cannot be compiled, or JAX compiles nothing.
+        ModelError: it is not a model, its `predict_step` cannot be compiled, or JAX compiles nothing.
     """
+    model_state.check_model(model)
     if batch_size is not None:
         check_whole_number("batch_size", batch_size)
     x = inputs_of(x, names_of(model, "inputs")) if is_hugging_face(x) else x

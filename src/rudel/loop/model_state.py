@@ -43,6 +43,18 @@ class ModelState(NamedTuple):
     metrics: list[Any]
 
 
+def check_model(model: object) -> None:
+    """Refuses what is not a Keras model, such as the path of one.
+
+    Raises:
+        ModelError: says what is given.
+    """
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise ModelError(f"The first argument must be a keras.Model, not {model!r:.100}.")
+
+
 def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
     """Makes every variable that training needs: the model's, the optimizer's and the metrics'.
 

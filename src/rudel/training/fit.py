@@ -11,7 +11,7 @@ from rudel.backend import keras_here
 from rudel.data.batch_source import targets_twice
 from rudel.data.dataset import Dataset, Examples, split
 from rudel.data.stream import Stream
-from rudel.errors import DataError, ModelError, OptionError, option
+from rudel.errors import DataError, OptionError, option
 
 if TYPE_CHECKING:
     import keras
@@ -148,6 +148,7 @@ def fit(
     from rudel.data.hugging_face import dataset_of, is_hugging_face
     from rudel.loop.data_checks import needs_targets, takes_one_hot
     from rudel.loop.model_names import names_of
+    from rudel.loop.model_state import check_model
     from rudel.loop.schedule import check_whole_number
     from rudel.runs.run_directory import path_of
     from rudel.session.training_options import TrainingOptions
@@ -160,8 +161,7 @@ def fit(
 
     keras = keras_here()
     began = time.perf_counter()
-    if not isinstance(model, keras.Model):
-        raise ModelError(f"The first argument must be a keras.Model, not {model!r:.100}.")
+    check_model(model)
     directory = path_of(run)
     keras_arguments.refuse_without_equal(validation_freq, shuffle, verbose)
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
