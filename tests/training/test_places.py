@@ -83,6 +83,20 @@ def test_messages_name_arguments_in_python_and_options_on_the_command_line(
 
 
 @pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: rudel.train_recipe("digits", options=["filters"]), "`options` is a dict"),  # type: ignore[arg-type]
+        (lambda: rudel.load(3), "A path is a text or a pathlib.Path, not 3"),  # type: ignore[arg-type]
+        (lambda: rudel.export(3, "c"), "A path is a text or a pathlib.Path, not 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_another_type_are_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(RudelError) as caught:
+        call()
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("command", "message"),
     [
         ("train digits --min-hosts 2", "--min-hosts"),

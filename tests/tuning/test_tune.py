@@ -570,6 +570,11 @@ def test_mistakes_are_said_before_anything_is_made(tmp_path: Path) -> None:
         rudel.tune(lambda: 1.0, {"x": "1..2"}, run=folder)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="`trials=`"):
         rudel.tune(bowl, {"x": "1..2"}, trials=0, run=folder)
+    wrong: Any = "up"
+    with pytest.raises(OptionError, match="`direction=` can be minimize or maximize, not 'up'"):
+        rudel.tune(bowl, {"x": "1..2"}, direction=wrong, run=folder)
+    with pytest.raises(OptionError, match="`space` is a dict"):
+        rudel.tune(bowl, wrong, run=folder)
     with pytest.raises(OptionError, match=r"`seed=` must be below 2\*\*32"):
         rudel.tune(bowl, {"x": "1..2"}, seed=2**32, run=folder)
     with pytest.raises(OptionError, match="`checkpoint_every=`"):

@@ -65,8 +65,9 @@ def export(
         rudel.errors.RunError: There is no run at nowhere: give a directory that `rudel train` has made.
     """
     from rudel.export.exporting import export_run
+    from rudel.files import expanded
 
-    return export_run(Path(run), to, None if out is None else Path(out), data, calibration, seed)
+    return export_run(expanded(run), to, None if out is None else Path(out), data, calibration, seed)
 
 
 class _Room(types.ModuleType):

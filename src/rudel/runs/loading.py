@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset, ToEvaluate
 from rudel.errors import DataError, OptionError, RecipeError, RunError, option
+from rudel.files import expanded
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.runs import run_directory
 from rudel.runs.model_file import load_model
@@ -35,7 +36,7 @@ def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] 
         RunError: there is no such run, it is unfinished, or the model cannot be read.
     """
     keras_here()
-    directory = run_directory.open_finished(Path(run))
+    directory = run_directory.open_finished(expanded(run))
     if best and not directory.best.is_file():
         raise RunError(
             f"The run {directory.path} kept no best weights: train with {option('monitor')}, such as val_loss, to have "

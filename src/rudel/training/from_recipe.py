@@ -121,6 +121,8 @@ def train_recipe(
         RudelError: everything that `rudel.fit` raises, and `RecipeError` and `OptionError` for the recipe.
     """
     began = time.perf_counter()
+    if not isinstance(options, Mapping | None):
+        raise OptionError(f"`options` is a dict of a recipe's options and their values, not {options!r:.100}.")
     repeatable = recorded(
         {"recipe": recipe, "data": data, "options": options, "epochs": epochs, "steps": steps}
         | {"batch_size": batch_size, "learning_rate": learning_rate, "precision": precision, "seed": seed}

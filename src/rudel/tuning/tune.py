@@ -122,6 +122,10 @@ def tune(
     optuna = import_optuna()
     check_whole_number("trials", trials)
     check_seed(seed)
+    if not isinstance(space, Mapping):
+        raise OptionError(f"`space` is a dict of settings and the values they may have, not {space!r:.100}.")
+    if direction not in ("minimize", "maximize", None):
+        raise OptionError(f"`direction=` can be minimize or maximize, not {direction!r:.100}.")
     if checkpoint_every is not None:
         check_whole_number("checkpoint_every", checkpoint_every)
     hosts_argument(on=on, cluster=cluster, client=client)
