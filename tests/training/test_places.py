@@ -96,6 +96,13 @@ def test_arguments_of_another_type_are_refused(call: Callable[[], object], sente
     assert sentence in str(caught.value)
 
 
+def test_a_recipe_takes_a_single_callback(tmp_path: Path) -> None:
+    seen: list[dict[str, float]] = []
+    callback = keras_on_jax().callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
+    rudel.train_recipe("sine", steps=1, run=tmp_path / "run", callbacks=callback, verbose=False)
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

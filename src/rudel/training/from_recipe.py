@@ -13,6 +13,7 @@ from rudel.runs import checkpoint as checkpoints
 from rudel.runs.run_directory import check_free, path_of
 from rudel.session.training_options import TrainingOptions
 from rudel.training.automatic import decided
+from rudel.training.keras_arguments import as_callbacks
 from rudel.training.places import check_place, place
 from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.recorded import recorded
@@ -21,6 +22,7 @@ from rudel.training.whole_run import Request, execute
 if TYPE_CHECKING:
     import keras
     from distributed import Client
+    from keras.callbacks import Callback
 
     from rudel.cluster.running_cluster import Hosts, RunningCluster
     from rudel.training.strategies import Auto, Strategy
@@ -66,7 +68,7 @@ def train_recipe(
     keep: int = 2,
     monitor: str | None = None,
     stop_early: int | None = None,
-    callbacks: Sequence[Any] = (),
+    callbacks: "Callback | Sequence[Callback] | None" = None,
     progress: Callable[[int, int], None] | None = None,
     notify: Callable[[str], None] | None = None,
     on: "Hosts | None" = None,
@@ -163,7 +165,7 @@ def train_recipe(
             dataset,
             made.schedule,
             replace(wanted, **made.plan),
-            callbacks=tuple(callbacks),
+            callbacks=as_callbacks(keras_here(), callbacks),
             run=directory,
             new_run=made.name if run is None else None,
             resume=resume,
