@@ -211,9 +211,15 @@ def test_weights_that_do_not_fit_leave_nothing_behind(folder: Path, tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
-def test_records_of_others_need_neither_labels_nor_a_validation_split(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["train-00000-of-00001.tfrecord", "train-00000-of-00001", "train.tfrecords", "my-train.tfrecord-00000-of-00001"],
+)
+def test_records_of_others_need_neither_labels_nor_a_validation_split(folder: Path, tmp_path: Path, name: str) -> None:
     records = records_of(folder, tmp_path / "records", validation=0)
-    assert sorted(path.name for path in records.glob("*.tfrecord")) == ["train-00000-of-00001.tfrecord"]
+    (shard,) = records.glob("*.tfrecord")
+    shard.rename(records / name)
+    (records / "validation_labels.txt").write_text("as beside ImageNet")
     (records / "labels.txt").unlink()
     (records / "dataset.json").unlink()
     dataset = data(records, validation=0.2, streamed="true")

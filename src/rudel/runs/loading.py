@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -110,11 +111,14 @@ def dataset_of(run: RunDirectory, source: str | None = None, model: "keras.Model
     Raises:
         RunError: the run has no recipe that can be read.
         RecipeError: the recipe cannot make its data.
+        DataError: labels mean other classes there than in the run.
     """
     recipe, settings = _recipe_and_settings(run, source)
     config = run.read_config()
     trained = None if model is None else (model, config.get("class_names") or [])
-    return recipe.data(settings, source=source or config.get("source"), trained=trained)
+    dataset = recipe.data(settings, source=source or config.get("source"), trained=trained)
+    _check_classes(run, recipe, dataset)
+    return dataset
 
 
 def to_evaluate(
@@ -137,6 +141,7 @@ def to_evaluate(
         RunError: the run has no recipe that can be read.
         OptionError: the recipe does not know of splits.
         RecipeError: the recipe cannot make its data.
+        DataError: labels mean other classes there than in the run.
     """
     recipe, settings = _recipe_and_settings(run, source)
     if recipe.has_evaluation:
@@ -148,11 +153,29 @@ def to_evaluate(
             f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out {option('split')}."
         )
     dataset = recipe.data(settings, source=source, progress=progress)
+    _check_classes(run, recipe, dataset)
     if dataset.validation is None:
         raise RunError(
             f"The recipe `{recipe.name}` holds nothing out of {source}: give a FILE.npz with {option('data')}."
         )
     return ToEvaluate(dataset.validation, {}, dataset.notes)
+
+
+def _check_classes(run: RunDirectory, recipe: Recipe, dataset: Dataset) -> None:
+    """Refuses data whose labels mean other classes than those that the model learned; fewer, in their order, are fine.
+
+    Raises:
+        DataError: names the first label that does.
+    """
+    learned = run.read_config().get("class_names") or []
+    for label, (name, before) in enumerate(zip_longest(dataset.class_names, learned)):
+        if learned and name is not None and str(name) != str(before):
+            meant = "nothing" if before is None else f"`{before}`"
+            raise DataError(
+                f"Label {label} means `{name}` in the data of the recipe `{recipe.name}`, and {meant} in the "
+                f"{run.title}: give data of the same classes, or a file with their `names` by "
+                f"{option('data', 'FILE.npz')}."
+            )
 
 
 def _recipe_and_settings(run: RunDirectory, source: str | None) -> tuple[Recipe, dict[str, Any]]:

@@ -24,6 +24,7 @@ from rudel.data.photographs import decode
 from rudel.data.records.byte_sources import open_source
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.records import Records
+from rudel.data.records.shard_files import has_records
 from rudel.errors import DataError, OptionError, option
 from rudel.files import expanded
 
@@ -118,7 +119,7 @@ class Photographs:
 
     def _has_validation(self) -> bool:
         if not is_remote(self.folder):
-            return any(_local(self.folder).glob("*validation*"))
+            return has_records(_local(self.folder), "validation")
         document = json.loads(_text(self.folder, "dataset.json") or "{}")
         return bool(document.get("splits", {}).get("validation", {}).get("records"))
 
@@ -167,7 +168,7 @@ def find_photographs(
 def _has_records(source: str) -> bool:
     if is_remote(source):
         return _text(source, "dataset.json") is not None
-    return any("tfrecord" in path.name for path in _local(source).glob("*-of-*"))
+    return has_records(_local(source))
 
 
 def _example(record: dict[str, Any], side: int, labels: Sequence[int] | None = None) -> tuple[np.ndarray, np.int32]:

@@ -51,21 +51,24 @@ def find_shards(paths: Paths, split: str | None) -> list[str]:
     return [path] if names is None else [_joined(path, name) for name in _of_split(path, names, split)]
 
 
+def has_records(folder: Path, split: str | None = None) -> bool:
+    """Whether a folder on this computer has files of records, or of one split, by their names; False for no folder."""
+    names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+    # an ending of their own, as that of `photo-00001-of-00009.jpg`, is that of other files
+    sets = _sets(name for name in names if "tfrec" in name or ((one := _SHARD.fullmatch(name)) and not one["ending"]))
+    return bool(sets if split is None else _meant(sets, split))
+
+
 def _of_split(folder: str, names: Iterable[str], split: str | None) -> list[str]:
     """The names of a split's files, or of those of all splits, in order."""
-    sets: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for name in sorted(names):
-        if found := _SHARD.fullmatch(name):
-            sets[_ENDING.sub("", found["set"]), int(found["count"])].append(name)
-        elif _ENDING.search(name):
-            sets[_ENDING.sub("", name), 0].append(name)
+    sets = _sets(names)
     if not sets:
         raise DataError(f"{folder} has no TFRecord files: give a folder of them, or make one by `rudel data images`.")
     if split is None:
         files = [name for files in sets.values() for name in files]
         _check_complete(files, folder)
         return files
-    meant = [key for key in sets if key[0] == split] or [key for key in sets if key[0].endswith(f"-{split}")]
+    meant = _meant(sets, split)
     if not meant:
         there = ", ".join(sorted({f"`{name}`" for name, _ in sets}))
         raise DataError(f"{folder} has no records of the split `{split}`; it has {there}.")
@@ -76,6 +79,22 @@ def _of_split(folder: str, names: Iterable[str], split: str | None) -> list[str]
         )
     _check_complete(sets[meant[0]], folder)
     return sets[meant[0]]
+
+
+def _sets(names: Iterable[str]) -> dict[tuple[str, int], list[str]]:
+    """Files of records, in order, by the name of their set and its number of shards, 0 where it is not cut."""
+    sets: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for name in sorted(names):
+        if found := _SHARD.fullmatch(name):
+            sets[_ENDING.sub("", found["set"]), int(found["count"])].append(name)
+        elif _ENDING.search(name):
+            sets[_ENDING.sub("", name), 0].append(name)
+    return sets
+
+
+def _meant(sets: Iterable[tuple[str, int]], split: str) -> list[tuple[str, int]]:
+    """The sets that are of a split by their names."""
+    return [key for key in sets if key[0] == split] or [key for key in sets if key[0].endswith(f"-{split}")]
 
 
 def _check_complete(files: Sequence[str], folder: str = "") -> None:
