@@ -400,6 +400,21 @@ def test_examples_that_the_loss_ignores_are_not_in_the_predictions(
     assert (tmp_path / "run/summary.json").exists()
 
 
+@pytest.mark.parametrize("loss", ["binary_crossentropy", keras.losses.BinaryFocalCrossentropy()])
+def test_targets_of_a_binary_loss_are_from_0_to_1(loss: Any) -> None:
+    x = np.random.default_rng(0).random((12, 4, 4, 1), np.float32)
+    mask = (x > 0.5) * np.uint8(255)
+    mask[:3] = 0
+    model = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Conv2D(1, 1, activation="sigmoid")])
+    model.compile("sgd", loss)
+    with pytest.raises(DataError, match=r"target 255 of example 3 in training y is out of range: the loss .*inary"):
+        rudel.fit(model, x, mask, verbose=False)
+    with pytest.raises(DataError, match=r"target -0\.5 of example 0 in training y"):
+        rudel.fit(model, x, np.full_like(x, -0.5), verbose=False)
+    rudel.fit(model, x, x * np.float32(1 + 1e-6), verbose=False)
+    rudel.fit(model, x, mask, sample_weight=(np.arange(12) < 3).astype("float32").reshape(12, 1, 1), verbose=False)
+
+
 @pytest.mark.parametrize("kind", ["arrays", "stream"])
 def test_labels_of_weight_0_may_be_any(classifier: Any, blobs: Any, listed: Any, tmp_path: Path, kind: str) -> None:
     x, y = blobs

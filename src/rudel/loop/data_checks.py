@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 _SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
 _ONE_HOT_LOSSES = ("categorical_crossentropy", "CategoricalCrossentropy")
+_BINARY_LOSSES = (
+    *("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE"),
+    *("binary_focal_crossentropy", "BinaryFocalCrossentropy"),
+)
+_ROUNDING = 1e-5
+"""Targets of a binary loss may be so far outside 0 to 1, as scaling leaves them."""
 
 
 def as_examples(data: Any, what: str, text: bool = False) -> Examples:
@@ -109,6 +115,8 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     _check_size(examples.x, model, what)
     check_indices(examples.x, model, what, numbers)
     _check_label_form(examples.y, model, what)
+    if _loss_name(model) in _BINARY_LOSSES:
+        _check_binary(examples, model, what, numbers)
     classes = _classes_of(model)
     labels = examples.y
     if classes is None or not isinstance(labels, np.ndarray):
@@ -118,9 +126,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     ignored = ignored_class(model)
     if ignored is not None:
         labels = np.where(labels == ignored, 0, labels)
-    labels = _counted(labels, examples.sample_weight)
-    if labels.ndim > 1 and _makes_masks(model):  # which leave out padded steps, whose labels are mostly -1
-        labels = np.maximum(labels, 0)
+    labels = _counted(labels, examples.sample_weight, model)
     wrong = np.flatnonzero(
         (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
     )
@@ -133,8 +139,33 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
         )
 
 
-def _counted(labels: np.ndarray, weight: Arrays) -> np.ndarray:
-    """Labels with 0 in the place of those whose weight is 0, which may be out of range: they count for nothing."""
+def _check_binary(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None) -> None:
+    """Refuses targets of a binary loss that are not from 0 to 1: the loss of a mask of 0 and 255 falls without end."""
+    labels = examples.y
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iuf" or not labels.size:
+        return
+    low, high = -_ROUNDING, 1 + _ROUNDING
+    if labels.min() >= low and labels.max() <= high:
+        return
+    labels = _counted(labels, examples.sample_weight, model).reshape(len(labels), -1)
+    outside = (labels < low) | (labels > high)
+    wrong = np.flatnonzero(outside.any(1))
+    if len(wrong):
+        value = labels[wrong[0]][outside[wrong[0]]][0]
+        raise DataError(
+            f"The target {value:g} of example {_number(wrong[0], numbers):,} in {what} y is out of range: the loss "
+            f"{_loss_name(model)} takes numbers from 0 to 1; divide masks of 0 and 255 by 255, and call two classes 0 "
+            "and 1."
+        )
+
+
+def _counted(labels: np.ndarray, weight: Arrays, model: "keras.Model") -> np.ndarray:
+    """Labels with 0 in the place of those that count for nothing, which may be out of range.
+
+    Their weight is 0, or they are -1, as in padded steps that masks leave out.
+    """
+    if labels.ndim > 1 and _makes_masks(model):
+        labels = np.maximum(labels, 0)
     if not isinstance(weight, np.ndarray):
         return labels
     shape = (*weight.shape, *[1] * labels.ndim)[: labels.ndim]
