@@ -16,6 +16,7 @@ from PIL import Image
 import rudel
 from rudel.backend import set_seed
 from rudel.data.augmentation import random_flip
+from rudel.data.images.shard_plan import place
 from rudel.errors import DataError, OptionError
 
 
@@ -150,6 +151,14 @@ def test_labels_that_hardly_any_images_share_are_noted(folder: Path) -> None:
     prices = {"path": [str(path) for path in files], "label": [min(number, 37) + 0.5 for number in range(len(files))]}
     images = rudel.Images(prices, 32)
     assert images.notes[1].startswith("37 of 40 images are the only one of their class: give names of classes")
+
+
+def test_classes_that_are_held_out_as_a_whole_are_noted(folder: Path) -> None:
+    assert not any("No training image" in note for note in rudel.Images(folder, 32).notes)
+    name = next(name for name in (f"dim/{number}.png" for number in range(100)) if place(name) < 0.1)
+    (folder / "dim").mkdir()
+    Image.new("L", (40, 40), 120).save(folder / name)
+    assert rudel.Images(folder, 32).notes[-1] == "No training image is of the class `dim`."
 
 
 def test_another_source_can_be_the_validation_set(folder: Path, tmp_path: Path) -> None:

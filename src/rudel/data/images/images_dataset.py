@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rudel.cache import cache_folder
-from rudel.data.dataset import Dataset, ToEvaluate
+from rudel.data.dataset import Dataset, Examples, ToEvaluate
 from rudel.data.images.image_sets import Photographs, find_photographs
 from rudel.data.images.label_table import headings
 from rudel.data.images.shard_plan import check_share
@@ -78,7 +78,11 @@ def Images(  # noqa: N802  # a data set to whom uses it, as Dataset and Records 
         train, held_out = found.decoded(side, validation)
     if fits_memory(len(train) + len(held_out or ()), side) if in_memory is None else in_memory:
         train, held_out = train.in_memory(), held_out and held_out.in_memory()
-    return Dataset(train, held_out, class_names=found.class_names(), notes=notes, augment=augment)
+    names = found.class_names()
+    if isinstance(train, Examples) and (unseen := sorted(set(range(len(names))) - set(train.y.tolist()))):
+        others = f", nor of {len(unseen) - 1:,} others" if unseen[1:] else ""
+        notes = (*notes, f"No training image is of the class `{names[unseen[0]]}`{others}.")
+    return Dataset(train, held_out, class_names=names, notes=notes, augment=augment)
 
 
 def fits_memory(count: int, side: int) -> bool:
