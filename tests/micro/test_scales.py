@@ -236,3 +236,34 @@ def test_sums_that_depend_on_the_processor_are_refused():
     tensors = [T((256,), scale=0.001), T((256,), scale=1.0)]
     with pytest.raises(CompileError, match=r"0\.001 times its output's"):
         compile_model(build(tensors, [Op("QUANTIZE", (0,), (1,))], [0], [1]), rounding="xnnpack")
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize(
+    ("kind", "dtype", "factor"),
+    [
+        ("ADD", "int8", 2.0**-19),
+        ("SUB", "int8", 2.0**-19),
+        ("ADD", "int16", 2.0**-14),
+        ("SUB", "int16", 2.0**-14),
+        ("SQUARED_DIFFERENCE", "int8", 0.75 * 2.0**-18),
+    ],
+)
+def test_outputs_far_smaller_than_the_inputs_have_the_same_bits_or_are_refused(kind, dtype, factor, rounding, tmp_path):
+    """Converters give tiny scales to outputs that were constant in the calibration, such as `x - x`."""
+
+    def model(factor: float) -> bytes:
+        scale = 0.75 * 2.0**-6  # all powers of two are a case of their own in int16
+        tensors = [T((64,), dtype, scale=scale), T((64,), dtype, scale=factor * scale)]
+        options = {} if kind == "SQUARED_DIFFERENCE" else {"activation": "NONE"}
+        return build(tensors, [Op(kind, (0, 0), (1,), options)], [0], [1])
+
+    inputs = np.random.default_rng(0).integers(-128, 128, 64).astype(dtype)
+    if (kind, dtype, rounding) not in {("ADD", "int8", "xnnpack"), ("SUB", "int8", "xnnpack")}:
+        _same(model(1.1 * factor), rounding, [inputs], tmp_path)
+    if (kind, rounding) == ("SQUARED_DIFFERENCE", "tflm"):
+        return
+    with pytest.raises(
+        CompileError, match=rf"Operator 0 \({kind}, .* calibrate on examples for which its output varies"
+    ):
+        compile_model(model(factor), rounding=rounding)

@@ -23,7 +23,7 @@ from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadca
 from rudel.micro.operators.checks import arity, quantised_int8, require
 from rudel.micro.operators.lookup import lookup_step
 from rudel.micro.operators.outputs import FORMS, TWICE, output_fields
-from rudel.micro.operators.scalings import output_limits
+from rudel.micro.operators.scalings import multiplier_below_one, output_limits
 from rudel.micro.requantisation import evaluate, plan
 
 _VALUES = np.arange(-128, 128, dtype=np.int64)
@@ -121,7 +121,7 @@ def sum_of(
     exact = Sum(
         quantise_multiplier(first.scale / twice),
         quantise_multiplier(second.scale / twice),
-        quantise_multiplier(twice / ((1 << 20) * output.scale)),
+        multiplier_below_one(operator, twice / ((1 << 20) * output.scale)),
         sign,
     )
     table = exact.outputs(a, b) + output.zero_point
@@ -199,7 +199,8 @@ def _squared_difference(operator: Operator, first: Tensor, second: Tensor, outpu
     a, b = np.meshgrid(_VALUES - first.zero_point, _VALUES - second.zero_point, indexing="ij")
     twice = 2.0 * max(first.scale, second.scale)
     parts = [quantise_multiplier(tensor.scale / twice) for tensor in (first, second)]
-    result = quantise_multiplier(twice * twice / ((1 << 14) * output.scale))
+    factor = twice * twice / ((1 << 14) * output.scale)
+    result = quantise_multiplier(factor) if rounding == "tflm" else multiplier_below_one(operator, factor)
     difference = multiply(a << 7, *parts[0]) - multiply(b << 7, *parts[1])
     table = np.clip(multiply(difference * difference, *result) + output.zero_point, *limits)
     numbers = (*parts[0], *parts[1], *result, first.zero_point, second.zero_point, output.zero_point, *limits)

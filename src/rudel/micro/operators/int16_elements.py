@@ -24,7 +24,7 @@ from rudel.micro.operators.checks import (
 )
 from rudel.micro.operators.curves import DIVIDE, FIXED_POINT, TABLE_CURVES, logistic_table
 from rudel.micro.operators.outputs import CLAMP_INT16, TWICE
-from rudel.micro.operators.scalings import output_limits
+from rudel.micro.operators.scalings import multiplier_below_one, output_limits
 
 _BITS = 15
 """Bits by which inputs of ADD and SUB are shifted to the left before they are scaled."""
@@ -131,8 +131,9 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
     else:
         kernel = _SUMS[operator.kind]
         twice = 2.0 * max(first.scale, second.scale)
-        for real in (first.scale / twice, second.scale / twice, twice / ((1 << _BITS) * output.scale)):
+        for real in (first.scale / twice, second.scale / twice):
             values += quantise_multiplier(real)
+        values += multiplier_below_one(operator, twice / ((1 << _BITS) * output.scale))
         values += [first.zero_point, second.zero_point, _BITS]
         if operator.kind == "ADD" and context.rounding == "xnnpack" and first.size == second.size == output.size:
             at_once = output.size - output.size % _AT_ONCE

@@ -6,6 +6,7 @@ from rudel.micro.arithmetic import (
     Rounding,
     Scaling,
     activation_range,
+    quantise_multiplier,
     scaling_once,
     scaling_to_even,
     scaling_twice,
@@ -29,6 +30,22 @@ def output_limits(operator: Operator, output: Tensor) -> tuple[int, int]:
         low, high = max(low, operator.options["limits"][0]), min(high, operator.options["limits"][1])
     require(low <= high, operator, f"nothing passes its activation {activation}")
     return low, high
+
+
+def multiplier_below_one(operator: Operator, real: float) -> tuple[int, int]:
+    """Returns the multiplier and the exponent of a factor that interpreters take for one below 1.
+
+    With others they abort, or LiteRT's SUB shifts by negative numbers of bits.
+
+    Raises:
+        CompileError: it is not below 1.
+    """
+    require(
+        real < 1,
+        operator,
+        "its output's scale is too small beside those of its inputs: calibrate on examples for which its output varies",
+    )
+    return quantise_multiplier(real)
 
 
 def convolution_scaling(rounding: Rounding, source: float, weights: np.ndarray, output: float) -> Scaling:
