@@ -11,7 +11,7 @@ import rudel
 from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import CompileError, ExportError
 from rudel.export import process
-from rudel.export.comparison import Comparison, notes_on_quantisation
+from rudel.export.comparison import Comparison, notes_on_calibration, notes_on_quantisation
 from rudel.export.inputs import inputs_of
 from rudel.export.materials import gather
 from rudel.features.sensor_columns import columns_of
@@ -192,6 +192,14 @@ def test_an_input_that_is_exact_is_not_blamed_for_quantisation() -> None:
     assert note.endswith("Export to litert-dynamic, which has float32 activations.")
     (note,) = notes_on_quantisation(worse, [pixels, sizes])
     assert "The widest input, `sizes`, spans \N{MINUS SIGN}64 to 63.5 in 255 steps" in note
+
+
+def test_an_input_that_does_not_vary_in_the_calibration_is_named() -> None:
+    (note,) = notes_on_calibration(["flat", "varied"], [np.full((8, 2), 1.5), np.eye(8, 2)])
+    assert note == (
+        "All values of `flat` in the calibration examples are 1.5, which gives no ranges for others: calibrate on "
+        "examples in which it varies."
+    )
 
 
 def test_what_is_advised_in_the_place_of_upsampling_can_be_compiled(

@@ -14,8 +14,9 @@ from micro_support.int16_cases import INT16_KINDS
 from micro_support.models import Op, T, build
 from micro_support.oracles import runner
 
+from rudel.errors import CompileError
 from rudel.micro.arithmetic import ROUNDINGS, Rounding
-from rudel.micro.check import random_inputs
+from rudel.micro.check import check, random_inputs
 from rudel.micro.compiler import Compiled, compile_model
 from rudel.micro.operators.unary import unary_table
 from rudel.micro.reader import read_model
@@ -54,6 +55,15 @@ def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> N
         library = host.build([model for _, model in compiled], Path(folder), _options(len(models)))
         for source, model in compiled:
             _check_same(library, source, model, model.rounding)
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize(("kind", "rounding"), sorted(_LACKING))
+def test_a_check_names_the_operator_that_the_interpreter_lacks(kind: str, rounding: Rounding) -> None:
+    tensors = [T((1, 4), "float32") if kind == "ELU" else T((1, 4), scale=1.0) for _ in range(2)]
+    model = build(tensors, [Op(kind, (0,), (1,))], [0], [1])
+    with pytest.raises(CompileError, match=f"cannot run this model: it has no kernel for {kind}; .* another rounding"):
+        check(compile_model(model, rounding=rounding), model, count=1)
 
 
 @pytest.mark.usefixtures("interpreters")

@@ -100,6 +100,21 @@ def notes_on_quantisation(comparison: Comparison, inputs: Sequence[Mapping[str, 
     return []
 
 
+def notes_on_calibration(names: Sequence[str], columns: Sequence[np.ndarray]) -> list[str]:
+    """A note on each input of which calibration saw a single value.
+
+    Args:
+        names: of the inputs.
+        columns: (N, ...), the examples of each that ranges were found on.
+    """
+    return [
+        f"All values of `{name}` in the calibration examples are {number(float(column.flat[0]), 3)}, which gives no "
+        "ranges for others: calibrate on examples in which it varies."
+        for name, column in zip(names, columns, strict=True)
+        if column.min() == column.max()
+    ]
+
+
 def metrics_of(model: "keras.Model", examples: Examples, outputs: Arrays) -> dict[str, float]:
     """The model's own metrics for outputs that are given, and accuracy or mean absolute error if it has none of these.
 

@@ -11,7 +11,7 @@ import numpy as np
 from rudel.backend import keras_on_jax
 from rudel.errors import OptionError, option
 from rudel.export import process
-from rudel.export.comparison import Comparison, compare, notes_on_quantisation
+from rudel.export.comparison import Comparison, compare, notes_on_calibration, notes_on_quantisation
 from rudel.export.forms import Form, check_needs, find_form
 from rudel.export.front import Front, front_of
 from rudel.export.inputs import Inputs, output_names
@@ -118,7 +118,8 @@ def export_run(
         outputs = predict(materials.model, materials.comparison.x)
         serving = serving_of(materials, front.inputs, outputs) if form.takes_files else None
         tell(f"converting to {form.converter}")
-        versions = _convert(form, materials, front, serving, folder, converted)
+        calibrated = None if materials.calibration is None else front.calibration(materials.calibration.x)
+        versions = _convert(form, materials, front, serving, folder, converted, calibrated)
         tell("running the result")
         decoded = write_files(materials, serving, folder) if isinstance(serving, Serving) else None
         answers, about = _run(form, materials, front, 0 if decoded is None else len(decoded), folder, converted)
@@ -145,6 +146,8 @@ def export_run(
             notes.append(f"Names of its inputs are identifiers: {which}.")
         if form.integers:
             notes += notes_on_quantisation(comparison, about["inputs"])
+        if calibrated is not None:
+            notes += notes_on_calibration([leaf.name for leaf in front.inputs.leaves], calibrated)
         if form.converter == "litert-dynamic" and not about["has_int8"]:
             notes.append(
                 "No weights are in int8, and the file is that of litert: LiteRT leaves weights of up to about 1,000 "
@@ -170,12 +173,18 @@ def export_run(
 
 
 def _convert(
-    form: Form, materials: Materials, front: Front, serving: Serving | str | None, folder: Path, made: Path
+    form: Form,
+    materials: Materials,
+    front: Front,
+    serving: Serving | str | None,
+    folder: Path,
+    made: Path,
+    calibrated: list[np.ndarray] | None,
 ) -> dict[str, str]:
     calibration = None
-    if materials.calibration is not None:
+    if calibrated is not None:
         calibration = folder / "calibration.npz"
-        _save(calibration, front.calibration(materials.calibration.x))
+        _save(calibration, calibrated)
     config = materials.run.read_config()
     job = {
         "form": form.converter,
