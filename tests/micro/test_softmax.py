@@ -57,6 +57,19 @@ def test_many_rows_have_the_bits_of_the_optimised_kernel(depth, scale, output, b
     np.testing.assert_array_equal(host.invoke(library, model, inputs)[0], expected)
 
 
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("scale", [15.9, 16.0, 40.0, 3e6])
+def test_logits_of_thousands_have_the_bits_of_the_interpreters(scale: float, rounding: Rounding, tmp_path):
+    """Beyond a scale of 16, the multiplier of fixed point has more than 31 bits."""
+    source = _softmax(256, 3, scale)
+    inputs = np.random.default_rng(0).integers(-128, 127, (256, 1)) + np.array([0, 0, 1])
+    model = compile_model(source, name="softmax", rounding=rounding)
+    library = host.build([model], tmp_path)
+    expected = runner(source, rounding)([inputs.astype(np.int8)])[0]
+    np.testing.assert_array_equal(host.invoke(library, model, [inputs.astype(np.int8)])[0], expected)
+
+
 def test_the_table_ends_where_float32_does():
     assert len(single_exponentials(0.1, 1.0)) == 256
     table = single_exponentials(0.5, 2.0)

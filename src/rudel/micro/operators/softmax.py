@@ -89,8 +89,11 @@ static void rudel_softmax_single(const float *exponentials, int32_t known, float
 
 
 def exponentials(scale: float, beta: float) -> np.ndarray:
-    """Returns exp(-n * scale * beta) without integer bits for n = 0, 1, ..., int64, as far as it is not taken for 0."""
-    real = min(float(np.float32(beta)) * float(np.float32(scale)) * (1 << (31 - _INTEGER_BITS)), (1 << 31) - 1.0)
+    """Returns exp(-n * scale * beta) without integer bits for n = 0, 1, ..., int64, as far as it is not taken for 0.
+
+    Where scale * beta is 16 or more, interpreters take all but the first for 0; here the second is less than 2**-23.
+    """
+    real = min(float(np.float32(beta)) * float(np.float32(scale)) * (1 << (31 - _INTEGER_BITS)), (1 << 30) - 1.0)
     multiplier, exponent = quantise_multiplier(real)
     radius = int(((1 << _INTEGER_BITS) - 1) * (1 << (31 - _INTEGER_BITS)) / (1 << exponent))
     below = np.arange(min(radius, 255) + 1, dtype=np.int64)
