@@ -165,6 +165,17 @@ def test_columns_that_share_a_scale_well_are_normalised_inside() -> None:
     assert columns_of(normalise) is None
 
 
+def test_an_lstm_whose_cells_stay_small_computes_in_int8(tmp_path: Path) -> None:
+    """The converter gives cells below 1/2 a scale with which LiteRT's kernels leave hidden states as they were."""
+    set_seed(0)
+    keras.Sequential([keras.Input((6, 3)), layers.LSTM(4, return_sequences=True)]).save(tmp_path / "net.keras")
+    x = np.random.default_rng(0).uniform(-0.3, 0.3, (80, 6, 3)).astype(np.float32)
+    with as_run(tmp_path / "net.keras") as run:
+        made = rudel.export(run, "litert-int8", tmp_path / "made.tflite", data=(x, None))
+    assert made.largest_difference < 0.05
+    compile_model(made.path)
+
+
 def test_an_export_says_where_quantisation_costs_much(tmp_path: Path) -> None:
     net: Any = keras.Sequential([keras.Input((2,), name="sizes"), layers.Dense(1)])
     net.set_weights([np.array([[1.0], [0.0]]), np.zeros(1)])

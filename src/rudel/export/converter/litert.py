@@ -12,7 +12,7 @@ import tensorflow as tf
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import sentence_of
-from rudel.export.converter.recurrent import with_states_like_outputs
+from rudel.export.converter.recurrent import with_valid_states
 from rudel.micro.signature import reordered
 
 _INTEGERS = {
@@ -54,7 +54,7 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
             _sentence(str(error), form) or f"The conversion to {form} failed: {sentence_of(error)}"
         ) from error
     if form == "litert-int8":
-        content = with_states_like_outputs(content)
+        content = with_valid_states(content)
     made.write_bytes(reordered(content, forward.inputs, forward.outputs))
 
 

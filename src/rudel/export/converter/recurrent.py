@@ -7,6 +7,7 @@ converter puts it in where it finds a function that says it implements one; othe
 
 import contextlib
 import itertools
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from rudel.micro.schema import BUILTIN_OPERATORS
 _LSTM = BUILTIN_OPERATORS.index("UNIDIRECTIONAL_SEQUENCE_LSTM")
 _HIDDEN_STATE, _HIDDEN = 18, 4
 """What one step of that operator leaves to the next, among its inputs, and the same among its intermediate tensors."""
+_CELL_STATE, _LEAST_CELL_SCALE = 19, 2.0**-15
+"""The cells among its inputs, and the least scale for which its kernels compute a hyperbolic tangent."""
 
 
 @contextlib.contextmanager
@@ -59,11 +62,12 @@ def unroll(model: keras.Model) -> None:
             layer.unroll = True
 
 
-def with_states_like_outputs(content: bytes) -> bytes:
-    """Returns a `.tflite` file in int8 whose LSTMs have one scale and zero point for hidden states and outputs.
+def with_valid_states(content: bytes) -> bytes:
+    """Returns a `.tflite` file in int8 whose LSTMs have states that their kernels can compute with.
 
-    The operator gives the same integers as both, and the converter sets different scales where something behind it,
-    such as a concatenation, asks for that of the output.
+    Hidden states have the scale and zero point of outputs: the operator gives the same integers as both, and the
+    converter sets different ones where something behind it, such as a concatenation, asks for that of the output. Cells
+    that stay below 1/2 in the calibration get a scale of 2**-16, for which kernels leave hidden states as they were.
     """
     model, changed = Flatbuffer.of(content).root(), bytearray(content)
     codes, graph = model.tables(1), model.tables(2)[0]
@@ -77,6 +81,8 @@ def with_states_like_outputs(content: bytes) -> bytes:
             for tensor in (operator.integers(1)[_HIDDEN_STATE], operator.integers(8)[_HIDDEN]):
                 to, _ = scales[tensor].vector(slot, size)
                 changed[to : to + size] = content[at : at + size]
+        cell, _ = scales[operator.integers(1)[_CELL_STATE]].vector(2, 4)
+        struct.pack_into("<f", changed, cell, max(*struct.unpack_from("<f", content, cell), _LEAST_CELL_SCALE))
     return bytes(changed)
 
 
