@@ -211,16 +211,16 @@ def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
 
     agree, train = Coordinator._agree, Coordinator.run
 
-    async def agreed(leader: Any, members: Any) -> None:
+    async def agreed(coordinator: Any, members: Any) -> None:
         stage.set_rate(rate)
-        await agree(leader, members)
+        await agree(coordinator, members)
         stage.set_rate(OPEN_RATE)
 
-    async def counted(leader: Any) -> None:
+    async def counted(coordinator: Any) -> None:
         stage.set_rate(rate)
         stage.start()
         try:
-            await train(leader)
+            await train(coordinator)
         finally:
             stage.stop()
             stage.widen()

@@ -1,4 +1,4 @@
-"""`AnswerBook`: what replicas have answered: their speed, what they have trained on, and reports of it."""
+"""`AnswerBook`: learns from answers how fast replicas are and what they have trained on; reports what was merged."""
 
 import functools
 import time

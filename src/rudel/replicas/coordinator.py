@@ -1,8 +1,9 @@
 """The coordinator of a training by replicas: begins it, keeps everybody busy, and ends it.
 
-How work is merged is the `Leader`'s; how workers come to take part is in `joining`, and what becomes of them in `team`.
-A replica that is lost takes nothing with it but what it did since its last answer; its examples are dealt to the
-others. The event loop only keeps the books: see `arithmetic`.
+The `Leader` decides how work is merged. Workers come to take part in `joining`, and are lost or set aside in `team`;
+`host_calls` talks to them, and `answer_book` learns from what they answer. A replica that is lost takes nothing with it
+but what it did since its last answer; its examples are dealt to the others. The event loop only keeps the books: see
+`arithmetic`.
 
 Limit: what was lost with this process itself is what was under way; the caller's checkpoints keep the rest.
 """
@@ -50,7 +51,7 @@ class Coordinator:
     """See the module. All methods but `stop` and `want_slots` run in the fleet's event loop.
 
     Args:
-        leader: makes the leader, of the desk that it works with.
+        make_leader: makes the leader from the desk that it works with.
         fleet: the workers.
         task: what to do.
         slots: packed optimizer variables for replicas to begin with, from a checkpoint.
@@ -62,7 +63,7 @@ class Coordinator:
 
     def __init__(
         self,
-        leader: Callable[[Desk], Leader],
+        make_leader: Callable[[Desk], Leader],
         fleet: "Fleet",
         task: Task,
         slots: bytes | None,
@@ -75,7 +76,7 @@ class Coordinator:
         self._book = AnswerBook(members, self._calls, self._supply.dealing, received, task.batch_size, on_event)
         self._team, self._arithmetic = Team(fleet, members, self._supply, received, on_event), Arithmetic()
         desk = Desk(task, self._team, self._calls, self._book, self._arithmetic)
-        self._leader = leader(desk)
+        self._leader = make_leader(desk)
         self._joining = Joining(fleet, desk, self._leader, self._supply, received)
         self.compile_seconds = 0.0
 
@@ -118,7 +119,7 @@ class Coordinator:
             _log.info("%s takes %.4g steps/s, and gets %d pieces", member.name, member.speed, len(member.dealt))
         await self._team.with_all(self._supply.bring)
         await self._agree(self._team.active)
-        await self._team.with_all(self._send_snapshot)
+        await self._team.with_all(self._joining.send_snapshot)
         self.compile_seconds = max(member.compile_seconds for member in members)
         self._calls.sent = 0
         for member in members:
@@ -175,9 +176,6 @@ class Coordinator:
 
     async def _probe(self, member: Member, content: bytes) -> None:
         await self._calls.call(member, "probe", timeout=_PROBE_SECONDS, content=content)
-
-    async def _send_snapshot(self, member: Member) -> None:
-        await self._joining.send_snapshot(member)
 
     async def _keep_even(self) -> None:
         """Deals the examples again whenever some have fallen behind."""

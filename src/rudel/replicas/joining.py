@@ -185,7 +185,7 @@ class Joining:
             async with asyncio.timeout(10):
                 await self._team.until(lambda: self._slots.newest is not None)
 
-    # -- those that are there ---------------------------------------------------------------------------------------
+    # -- replicas that take part ------------------------------------------------------------------------------------
 
     def begin_to_follow(self, member: Member, number: int) -> None:
         """Lets the leader exchange with a replica, from round `number`."""

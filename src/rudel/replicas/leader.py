@@ -1,4 +1,7 @@
-"""`Leader`: what a coordinator leaves to a way of merging, and the `Desk` that it works with."""
+"""`Leader`: what a coordinator leaves to a way of merging, and the `Desk` that it works with.
+
+Leaders are in `diloco.round_leader` and `asynchronous.arrival_leader`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

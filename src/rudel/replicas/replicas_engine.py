@@ -270,8 +270,8 @@ class ReplicasEngine:
             to_continue=self._session.store.after_interrupt(),
         )
         progress = self._progress
-        leader = functools.partial(self._merging.leader, state=progress.state)
-        self._coordinator = Coordinator(leader, fleet, task, progress.slots, self._rounds.put)
+        make_leader = functools.partial(self._merging.leader, state=progress.state)
+        self._coordinator = Coordinator(make_leader, fleet, task, progress.slots, self._rounds.put)
         await self._coordinator.prepare()
 
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:

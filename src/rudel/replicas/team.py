@@ -77,7 +77,7 @@ class Team:
         self.members[name] = member = Member(name, address, len(self.members))
         return member
 
-    async def with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
+    async def with_all(self, step: Callable[[Member], Awaitable[object]]) -> None:
         """Does something with all members at once; those that are lost meanwhile take no part.
 
         Raises:
@@ -86,13 +86,13 @@ class Team:
         """
         members = [member for member in self.members.values() if not (member.lost or member.standby)]
         results = await asyncio.gather(*map(step, members), return_exceptions=True)
-        for member, error in zip(members, results, strict=True):
-            if isinstance(error, TRANSPORT_ERRORS):
-                member.lost, member.trouble = True, _reason(error)
-                _log.info("%s takes no part: %s", member.name, error)
-            elif error is not None:
-                raise error
-            member.active = error is None
+        for member, result in zip(members, results, strict=True):
+            if isinstance(result, TRANSPORT_ERRORS):
+                member.lost, member.trouble = True, _reason(result)
+                _log.info("%s takes no part: %s", member.name, result)
+            elif isinstance(result, BaseException):
+                raise result
+            member.active = not member.lost
         if not any(member.active for member in members):
             raise ClusterError(f"No host could be prepared: {self._troubles()}. Check them, and try again.")
 
