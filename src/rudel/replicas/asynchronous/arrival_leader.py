@@ -118,10 +118,10 @@ class ArrivalLeader:
 
     def plan_first(self, number: int) -> None:
         """See `Leader`: this visit of each, and the next one."""
-        members = self._team.members
-        self._held = dict.fromkeys(members, _Held(self.state.weights, self.state.steps))
+        active = self._team.active
+        self._held = dict.fromkeys((member.name for member in active), _Held(self.state.weights, self.state.steps))
         for ahead in (number, number + 1):
-            for member in members.values():
+            for member in active:
                 self._plan(member, ahead)
 
     def _plan(self, member: Member, number: int) -> bool:
