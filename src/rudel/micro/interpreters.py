@@ -106,10 +106,10 @@ def _last_words(process: "subprocess.Popen[str]", stderr: IO[str]) -> str:
     """Returns what a process that has ended said last, or which operator its interpreter lacks."""
     code = process.wait()
     stderr.seek(0)
-    if lacking := re.search("Didn't find op for builtin opcode '(.+?)'", stderr.read()):
+    said = stderr.read()
+    if lacking := re.search("Didn't find op for builtin opcode '(.+?)'", said):
         return f"it has no kernel for {lacking[1]}; compile and check with another rounding"
-    stderr.seek(0)
-    lines = [line.strip() for line in stderr if line.strip() and not line.startswith("INFO")]
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("INFO")]
     return lines[-1][-300:] if lines else f"it ended with code {code}"
 
 

@@ -67,7 +67,8 @@ def with_valid_states(content: bytes) -> bytes:
 
     Hidden states have the scale and zero point of outputs: the operator gives the same integers as both, and the
     converter sets different ones where something behind it, such as a concatenation, asks for that of the output. Cells
-    that stay below 1/2 in the calibration get a scale of 2**-16, for which kernels leave hidden states as they were.
+    have a scale of at least 2**-15: the converter gives those that stay below 1/2 in the calibration one of 2**-16,
+    with which kernels leave hidden states as they were.
     """
     model, changed = Flatbuffer.of(content).root(), bytearray(content)
     codes, graph = model.tables(1), model.tables(2)[0]
