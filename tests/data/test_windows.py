@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rudel.data.sound.recording_folders import find_recordings, settings_of
 from rudel.data.window_records import write_windows
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
+from rudel.recipes import motion
 from rudel.runs.predict_many import files_at
 
 RATE = 8000
@@ -250,26 +252,45 @@ def test_recordings_of_motion_are_separated_by_blank_lines_and_bad_ones_are_name
     }
 
 
-def test_quotes_and_any_ends_of_lines_are_read_and_a_clock_is_said(tmp_path: Path) -> None:
-    for label, form in (("a", '"{}"'), ("b\u00fc", "{}")):
-        lines = [["t", "aX"], *([str(n), str(n % 3)] for n in range(8)), []]
-        text = "\r".join(",".join(form.format(field) for field in line) for line in lines)
+def test_quotes_and_any_ends_of_lines_are_read(tmp_path: Path) -> None:
+    for label, form, comma in (("a", '"{}"', ", "), ("b\u00fc", "{}", ",")):
+        lines = [["t", "aX"], *([str(n), str(n % 3)] for n in range(8)), ["", ""], ["8", "0"]]
+        text = "\r".join(comma.join(form.format(field) for field in line) for line in lines)
         (tmp_path / f"{label}.csv".replace("\u00fc", "u\u0308")).write_text(text, newline="")
     found = find_motions(str(tmp_path), 4)
-    assert (found.classes, found.channels, len(found), found.left_out) == (("a", "b\u00fc"), ("t", "aX"), 4, ())
-    assert found.notes[-1] == (
-        f"The column `t` in {tmp_path} never falls, as the time does not: remove it, or the model learns when "
-        "something was recorded."
-    )
-    assert read_rows(tmp_path / "a.csv", (4, 1), ["aX"]).shape == (2, 4, 1), "a column that the model does not take"
+    assert (found.classes, found.channels, len(found), found.left_out) == (("a", "b\u00fc"), ("t", "aX"), 6, ())
+    assert read_rows(tmp_path / "a.csv", (4, 1), ["aX"]).shape == (3, 4, 1), "a column that the model does not take"
     (tmp_path / "c.csv").write_text(f"t,aX\n1,{'1' * 200_000}\n")
-    with pytest.raises(DataError, match=r"c\.csv cannot be read: it is no CSV file \(field larger"):
+    with pytest.raises(DataError, match=r"c\.csv cannot be read: it is not a CSV file \(field larger"):
         read_rows(tmp_path / "c.csv", (4, 2))
+
+
+def test_a_column_that_never_falls_within_a_recording_is_said() -> None:
+    rows = np.arange(40, dtype=np.float32).reshape(10, 4)  # the time, in ten windows
+    x = np.stack([rows, rows // 4, rows * 0, rows % 3], axis=-1)
+    columns = ("time", "number", "constant", "aX")
+    found = Windows("moves", x, np.zeros(10, np.int32), [str(n) for n in range(10)], ("a",), channels=columns)
+    assert found.possible_clocks == tuple(
+        f"The column `{name}` in moves never falls within a recording: if it is the time, a counter or the number of a "
+        "recording, remove it, or the model learns when something was recorded."
+        for name in ("time", "number")
+    )
+    few = found.take(np.arange(10) < 9)
+    single = replace(found, x=np.repeat(x[:, :1], 4, axis=1))  # recordings of one row
+    assert few.possible_clocks == single.possible_clocks == replace(found, channels=()).possible_clocks == ()
+    assert not found.to_evaluate(["a"], ["aX"]).notes
+
+
+def test_the_recipe_says_that_a_column_may_be_the_time(tmp_path: Path) -> None:
+    for label in "ab":
+        lines = ["t,aX", *(f"{n},{n % 3}" for n in range(20))]
+        (tmp_path / f"{label}.csv").write_text("\n".join(lines))
+    assert "column `t`" in motion.data(str(tmp_path), samples=4).notes[-1]
 
 
 def test_the_gestures_of_an_arduino(shared_data: Path) -> None:
     found = find_motions(str(shared_data / "gestures"), 119)
-    assert (found.x.shape, found.left_out) == ((214, 119, 6), ())
+    assert (found.x.shape, found.left_out, found.possible_clocks) == ((214, 119, 6), (), ())
     assert found.classes == ("circ", "flex", "hori", "punch", "vert")
     assert np.bincount(found.labels[found.held_out(0.2)]).tolist() == [8, 4, 16, 3, 12]
 
@@ -335,7 +356,7 @@ def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: P
     write(noise / "fan.wav", tone(100, 1))
     done = rudel_data("sound", str(folder), "--out", str(out), "--speakers", "ben", "--seconds", "0.5")
     assert done.returncode == 0, done.stderr
-    assert f"{noise} is no class: train with --set noise={noise}." in done.stderr
+    assert f"{noise} is not a class: train with --set noise={noise}." in done.stderr
     assert "left out  4, no recording: no/broken.flac (" in done.stdout
     assert "left out  1, unreadable: no/pipe.wav (not a regular file)" in done.stdout
     original = find_recordings(str(folder), RATE, 0.5)

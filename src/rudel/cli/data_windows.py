@@ -48,7 +48,7 @@ def sound(
         held_out = found.held_out(validation, split, named)
         _finish(found, out, "sound", settings_of(rate, seconds), held_out, json)
     if (noise := expanded(folder) / BACKGROUND).is_dir():
-        typer.echo(f"note      {noise} is no class: train with --set noise={shlex.quote(str(noise))}.", err=True)
+        typer.echo(f"note      {noise} is not a class: train with --set noise={shlex.quote(str(noise))}.", err=True)
 
 
 def motion(

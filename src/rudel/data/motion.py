@@ -155,10 +155,12 @@ def _table(content: bytes) -> tuple[list[str], list[np.ndarray | str]]:
     if "," not in header and re.search("[;\t]", header):
         raise DataError("its columns are not separated by commas: save it with commas, and with decimal points")
     try:
-        columns = _checked([column.strip() for column in next(csv.reader([header]), [""])])
-        return columns, [_parsed(list(csv.reader(rows)), len(columns)) for rows in _recordings(lines)]
+        columns = _checked([column.strip() for column in next(csv.reader([header], skipinitialspace=True))])
+        return columns, [
+            _parsed(list(csv.reader(rows, skipinitialspace=True)), len(columns)) for rows in _recordings(lines)
+        ]
     except csv.Error as error:
-        raise DataError(f"it is no CSV file ({error})") from error
+        raise DataError(f"it is not a CSV file ({error})") from error
 
 
 def _checked(names: list[str]) -> list[str]:
@@ -177,7 +179,7 @@ def _checked(names: list[str]) -> list[str]:
 def _recordings(lines: Iterable[str]) -> Iterator[list[str]]:
     rows: list[str] = []
     for line in [*lines, ""]:
-        if line.strip(" ,\t\n"):
+        if line.strip(' ",\t\n'):
             rows.append(line)
         elif rows:
             yield rows

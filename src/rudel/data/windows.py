@@ -14,6 +14,9 @@ from rudel.data.held_out import held_out, speaker_of
 from rudel.data.images.shard_writer import LeftOut
 from rudel.errors import DataError
 
+_FEW = 10
+"""In fewer windows, a column may rise by chance in all of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Windows:
@@ -119,14 +122,24 @@ class Windows:
                 f"{what} in {self.source}, such as {first}, became {examples:,} examples: "
                 "one per window, whatever is in it."
             )
-        if self.channels and len(self):
-            rises = (np.diff(self.x, axis=1) >= 0).all((0, 1)) & (np.ptp(self.x, (0, 1)) > 0)
-            for name in np.array(self.channels)[rises]:
-                notes.append(
-                    f"The column `{name}` in {self.source} never falls, as the time does not: remove it, or the model "
-                    "learns when something was recorded."
-                )
         return tuple(notes)
+
+    @property
+    def possible_clocks(self) -> tuple[str, ...]:
+        """A note for the user on each column that varies, but never falls within a window.
+
+        There is none where that may be chance: in few windows, or where no column falls, as in recordings of one row.
+        """
+        if not self.channels or len(self) < _FEW:
+            return ()
+        falls = (self.x[:, 1:] < self.x[:, :-1]).any((0, 1))
+        if not falls.any():
+            return ()
+        return tuple(
+            f"The column `{name}` in {self.source} never falls within a recording: if it is the time, a counter or the "
+            "number of a recording, remove it, or the model learns when something was recorded."
+            for name in np.array(self.channels)[~falls & (np.ptp(self.x, (0, 1)) > 0)]
+        )
 
     @property
     def without_examples(self) -> tuple[str, ...]:

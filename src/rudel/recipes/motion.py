@@ -42,7 +42,7 @@ def data(
         train.examples(),
         held_out and held_out.examples(),
         class_names=train.classes,
-        notes=found.notes,
+        notes=(*found.notes, *found.possible_clocks),
         augment=_changes(found.x.shape[2]) if augmentation == "motion" else None,
         channels=found.channels,
     )
