@@ -417,6 +417,15 @@ def test_requests_one_behind_the_other_without_waiting(server: Any) -> None:
     assert counts == [1, 2, 3]
 
 
+def test_what_follows_a_request_that_ends_the_connection_does_not_hinder_its_answer(server: Any) -> None:
+    body = json.dumps({"instances": [ROW]}).encode()
+    head = b"%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    request = head % (b"POST /v1/models/small:predict", len(body)) + body
+    with socket.create_connection(("127.0.0.1", server.port), LONG) as connection:
+        connection.sendall(request + head % (b"GET /", 0))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 OFFER = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAEAAEAAAAIAAAAB"}
 
 

@@ -198,6 +198,8 @@ class _Parser(httptools.HttpRequestParser):
     def __init__(self, protocol: _Protocol) -> None:
         super().__init__(protocol)
         self._protocol = protocol
+        with contextlib.suppress(AttributeError):  # of httptools before 0.6.3
+            self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
 
     def feed_data(self, data: Any) -> None:
         try:
