@@ -13,16 +13,14 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from rudel.cache import compiled_programs
+from rudel.cache import jax_cache
 
 __version__ = "0.1.0"
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ and (_folder := compiled_programs()):
-    # Keep every compiled program, also the small ones that make up the initial weights of a model.
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_folder)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    for _option, _value in jax_cache().items():
+        os.environ.setdefault(_option.upper(), str(_value))
 
 if TYPE_CHECKING:
     from rudel.cluster.ssh_cluster import Cluster

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from rudel.cache import compiled_programs
+from rudel.cache import jax_cache
 from rudel.cores import fit_threads_to_quota
 from rudel.errors import ModelError
 
@@ -108,10 +108,9 @@ def _keep_compiled_programs() -> None:
     """Points JAX at a compilation cache on disk, unless the user has chosen one."""
     import jax
 
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None and (folder := compiled_programs()):
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        for option, value in jax_cache().items():
+            jax.config.update(option, value)
 
 
 def _leave_accelerators() -> None:

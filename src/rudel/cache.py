@@ -1,11 +1,15 @@
 """The cache folder: downloads, conversions and compiled programs, so that they need not be made again."""
 
 import contextlib
+import math
 import os
 from pathlib import Path
 
 from rudel.errors import RudelError
 from rudel.files import expanded
+
+GPUS = Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg")
+"""What Linux, and Linux in Windows, show of GPUs."""
 
 
 def cache_folder() -> Path:
@@ -27,13 +31,26 @@ def cache_folder() -> Path:
         ) from error
 
 
-def compiled_programs() -> Path | None:
-    """The folder for programs that JAX compiles; None where there is none that can be written, and so none is kept."""
+def jax_cache() -> dict[str, str | float]:
+    """JAX's options for keeping compiled programs in the cache folder; none where it cannot be made or read.
+
+    Programs in a folder that cannot be written, as in a container image, are read, and no others are kept; but not on a
+    computer with a GPU, where XLA would write there, too, and end with an error.
+    """
     try:
         folder = cache_folder() / "jax"
     except RudelError:
-        return None
-    return folder if os.access(_innermost_there(folder), os.W_OK | os.X_OK) else None
+        return {}
+    writable = os.access(_innermost_there(folder), os.W_OK | os.X_OK)
+    readable = os.access(folder, os.R_OK | os.X_OK) and folder.is_dir()
+    if not writable and (not readable or any(gpu.exists() for gpu in GPUS)):
+        return {}
+    return {
+        "jax_compilation_cache_dir": str(folder),
+        # also the small ones that make up the initial weights of a model; JAX warns of each that it cannot write
+        "jax_persistent_cache_min_compile_time_secs": 0.0 if writable else math.inf,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
 
 
 def cache_place() -> Path:

@@ -2,11 +2,15 @@
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from processes import LONG
 
-from rudel.cache import compiled_programs
+from rudel import cache
+from rudel.cache import GPUS, jax_cache
 from rudel.doctor import machine
 
 BOUND = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -45,11 +49,54 @@ def test_a_cache_that_cannot_be_made_is_seen(tmp_path: Path, monkeypatch: pytest
 
 def test_programs_are_kept_only_where_they_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "new" / "cache"))
-    assert compiled_programs() == tmp_path / "new" / "cache" / "jax"
+    kept = jax_cache()
+    assert kept["jax_compilation_cache_dir"] == str(tmp_path / "new" / "cache" / "jax")
+    assert kept["jax_persistent_cache_min_compile_time_secs"] == 0
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "jax").write_text("")
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
-    assert compiled_programs() is None  # else JAX warns of each program
+    assert not jax_cache()  # else JAX warns of each program
+
+
+def test_on_a_gpu_programs_are_not_read_where_they_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jax").mkdir()
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    monkeypatch.setattr(cache, "GPUS", (tmp_path / "none",))
+    assert jax_cache()["jax_persistent_cache_min_compile_time_secs"] == float("inf")
+    monkeypatch.setattr(cache, "GPUS", (tmp_path,))
+    assert not jax_cache()
+
+
+COMPILE = """
+import sys, warnings
+import rudel, jax
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+warnings.simplefilter("error")
+for factor in map(float, sys.argv[1:]):
+    jax.jit(lambda x: x * factor)(2.0)
+print(hits.count("/jax/compilation_cache/cache_hits"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or any(gpu.exists() for gpu in GPUS), reason="privileges of Linux, no GPU")
+def test_programs_in_a_folder_that_cannot_be_written_are_read(tmp_path: Path) -> None:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMP", "JAX_PERS"))}
+    unprivileged = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override"]
+
+    def hits(*factors: str) -> int:
+        command = [*unprivileged, sys.executable, "-c", COMPILE, *factors]
+        variables["RUDEL_CACHE"] = str(tmp_path / "cache")
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LONG)
+        assert not done.returncode, done.stderr
+        return int(done.stdout)
+
+    assert hits("3") == 0
+    (tmp_path / "cache" / "jax").chmod(0o555)
+    assert hits("3", "5") == 1
 
 
 @pytest.mark.parametrize(("mode", "words"), [("nat", "networkingMode=mirrored"), ("mirrored", "")])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rudel.cache import compiled_programs
+from rudel.cache import jax_cache
 
 _EFFECTS = {
     "KERAS_BACKEND": "Keras runs on that backend; Rudel's compiled loop needs jax",
@@ -53,7 +53,7 @@ def describe(environment: Mapping[str, str]) -> tuple[Variable, ...]:
     (Variable(name='JAX_PLATFORMS', value='cpu', effect='JAX computes on that kind of device'),)
     """
     empty = {name: effect for name, effect in _EFFECTS_WHEN_EMPTY.items() if environment.get(name) == ""}
-    own = {"KERAS_BACKEND": "jax", "JAX_COMPILATION_CACHE_DIR": str(compiled_programs())}
+    own = {"KERAS_BACKEND": "jax"} | {option.upper(): str(value) for option, value in jax_cache().items()}
     return tuple(
         Variable(name, environment[name], empty.get(name, effect))
         for name, effect in _EFFECTS.items()
