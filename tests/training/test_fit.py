@@ -415,6 +415,16 @@ def test_targets_of_a_binary_loss_are_from_0_to_1(loss: Any) -> None:
     rudel.fit(model, x, mask, sample_weight=(np.arange(12) < 3).astype("float32").reshape(12, 1, 1), verbose=False)
 
 
+def test_a_loss_of_the_users_own_may_be_called_as_a_binary_one_of_keras() -> None:
+    def bce(y: Any, predicted: Any) -> Any:
+        known: Any = keras.ops.cast(y >= 0, "float32")
+        return keras.ops.mean(known * keras.ops.binary_crossentropy(y, predicted), -1)
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "sigmoid")])
+    model.compile("sgd", bce)
+    rudel.fit(model, np.zeros((4, 2)), np.array([[-1, 1], [0, -1], [1, 1], [0, 0]], np.float32), verbose=False)
+
+
 @pytest.mark.parametrize("kind", ["arrays", "stream"])
 def test_labels_of_weight_0_may_be_any(classifier: Any, blobs: Any, listed: Any, tmp_path: Path, kind: str) -> None:
     x, y = blobs

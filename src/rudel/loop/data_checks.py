@@ -115,7 +115,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     _check_size(examples.x, model, what)
     check_indices(examples.x, model, what, numbers)
     _check_label_form(examples.y, model, what)
-    if _loss_name(model) in _BINARY_LOSSES:
+    if _is_binary(model):
         _check_binary(examples, model, what, numbers)
     classes = _classes_of(model)
     labels = examples.y
@@ -157,6 +157,12 @@ def _check_binary(examples: Examples, model: "keras.Model", what: str, numbers: 
             f"{_loss_name(model)} takes numbers from 0 to 1; divide masks of 0 and 255 by 255, and call two classes 0 "
             "and 1."
         )
+
+
+def _is_binary(model: "keras.Model") -> bool:
+    """Whether the loss is a binary one of Keras; one of the user's own may be called so, and leave out labels of -1."""
+    module = getattr(getattr(model, "loss", None), "__module__", "keras.")  # a string has none
+    return module.startswith("keras.") and _loss_name(model) in _BINARY_LOSSES
 
 
 def _counted(labels: np.ndarray, weight: Arrays, model: "keras.Model") -> np.ndarray:
