@@ -143,11 +143,11 @@ def variables(model: "keras.Model") -> ModelState:
     return ModelState(model.trainable_variables, model.non_trainable_variables, slots, model.metrics_variables)
 
 
-def form_of(model: "keras.Model") -> tuple[Any, int]:
-    """What programs of a model and its optimizer depend on: another object after `compile`, and how much is trained."""
+def form_of(model: "keras.Model") -> tuple[Any, list[int]]:
+    """What programs of a model and its optimizer depend on: another object after `compile`, and what is trained."""
     from rudel.internals.keras import compile_stamp
 
-    return compile_stamp(model), len(model.trainable_variables)
+    return compile_stamp(model), list(map(id, model.trainable_variables))
 
 
 def read(model: "keras.Model") -> ModelState:

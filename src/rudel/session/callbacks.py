@@ -65,9 +65,9 @@ def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: 
 
 
 def after_each_hook(keras: ModuleType, act: Callable[[], None]) -> "keras.callbacks.Callback":
-    """A callback that acts at each hook during a training; the last of several acts after the others."""
+    """A callback that acts at each hook until the end of a training; the last of several acts after the others."""
     callback = keras.callbacks.Callback()
-    for hook in ("on_epoch_begin", "on_epoch_end", *_TRAIN_HOOKS, "on_test_begin", "on_test_end"):
+    for hook in ("on_train_begin", "on_epoch_begin", "on_epoch_end", *_TRAIN_HOOKS, "on_test_begin", "on_test_end"):
         setattr(callback, hook, lambda *_, **__: act())
     return callback
 

@@ -101,8 +101,8 @@ class Session:
         self.saved_step, self._saved_time = 0, time.perf_counter()
         self.position.clock.setup = self.seconds
         self.model.stop_training = False
-        self.callbacks.on_train_begin()
         self._form = model_state.form_of(self.model)
+        self.callbacks.on_train_begin()
         self._memory_at_begin = callback_memory.remembered(self.job.callbacks)
         self.position.step = self.first_step = self._steps_before()
         try:

@@ -120,21 +120,24 @@ def test_what_a_callback_changes_before_a_step_counts_as_in_keras(classifier: An
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
-@pytest.mark.parametrize("change", ["freeze", "compile"])
+@pytest.mark.parametrize(
+    "hook", ["on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"]
+)
+@pytest.mark.parametrize("change", ["freeze", "swap", "compile"])
 def test_a_callback_that_changes_what_was_compiled_is_one_sentence(
     classifier: Any, blobs: Any, hook: str, change: str
 ) -> None:
-    def act(number: int, logs: Any = None) -> None:
-        if number == 1:
+    def act(number: Any, logs: Any = None) -> None:
+        if number == 1 or hook == "on_train_begin":
             kept.extend(model.get_weights())
-            model.layers[0].trainable = change != "freeze"
+            model.layers[0].trainable, model.layers[1].trainable = change == "compile", True
             if change == "compile":
                 model.compile("adam", "mse")
 
     callback, kept = keras.callbacks.Callback(), []
     setattr(callback, hook, act)
     model = classifier("adam")
+    model.layers[1].trainable = change != "swap"
     with pytest.raises(ModelError, match=r"has compiled the model .* again, or frozen or unfrozen layers"):
         rudel.fit(model, *blobs, epochs=3, callbacks=[callback])
     for one, other in zip(model.get_weights(), kept, strict=True):
