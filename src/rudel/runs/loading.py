@@ -164,12 +164,15 @@ def to_evaluate(
 def _check_classes(run: RunDirectory, recipe: Recipe, dataset: Dataset) -> None:
     """Refuses data whose labels mean other classes than those that the model learned; fewer, in their order, are fine.
 
+    A class whose name is its label has none, as in records without `labels.txt`.
+
     Raises:
         DataError: names the first label that does.
     """
     learned = run.read_config().get("class_names") or []
     for label, (name, before) in enumerate(zip_longest(dataset.class_names, learned)):
-        if learned and name is not None and str(name) != str(before):
+        differ = before is None or len({str(label), str(name), str(before)}) == 3
+        if learned and name is not None and differ:
             meant = "nothing" if before is None else f"`{before}`"
             raise DataError(
                 f"Label {label} means `{name}` in the data of the recipe `{recipe.name}`, and {meant} in the "

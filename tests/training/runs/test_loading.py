@@ -35,6 +35,8 @@ def run(tmp_path: Path) -> RunDirectory:
     [
         ("cat emu", "Label 1 means `emu` in the data of the recipe `own`, and `dog` in the run"),
         ("dog", "Label 0 means `dog`"),
+        ("1 0", "Label 0 means `1`"),
+        ("0 1 2", "Label 2 means `2` .*, and nothing in the run"),
         ("cat dog emu", "Label 2 means `emu` .*, and nothing in the run"),
     ],
 )
@@ -44,6 +46,6 @@ def test_labels_of_other_classes_are_refused(run: RunDirectory, classes: str, na
             read(run, classes)
 
 
-@pytest.mark.parametrize("classes", ["cat dog", "cat", ""])
+@pytest.mark.parametrize("classes", ["cat dog", "cat", "", "0 1"])
 def test_labels_of_the_same_classes_are_taken(run: RunDirectory, classes: str) -> None:
     assert len(dataset_of(run, classes or None).train) == len(to_evaluate(run, classes or "cat dog").examples) == 2
