@@ -159,6 +159,25 @@ def test_classes_that_are_held_out_as_a_whole_are_noted(folder: Path) -> None:
     (folder / "dim").mkdir()
     Image.new("L", (40, 40), 120).save(folder / name)
     assert rudel.Images(folder, 32).notes[-1] == "No training image is of the class `dim`."
+    name = next(name for name in (f"dull/{number}.png" for number in range(100)) if place(name) < 0.1)
+    (folder / "dull").mkdir()
+    Image.new("L", (40, 40), 130).save(folder / name)
+    assert rudel.Images(folder, 32).notes[-1] == "No training image is of the class `dim`, nor of 1 other."
+
+
+def test_a_folder_that_may_not_be_read_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, mode in ((folder.parent, 0o777), (folder, 0)):
+        path.chmod(mode)
+    monkeypatch.chdir(folder.parent)  # as others may not search the folders above
+    user = os.geteuid()
+    if user == 0:  # which may read everything
+        os.seteuid(65534)
+    try:
+        with pytest.raises(DataError, match=r"photos cannot be read: Permission denied\."):
+            rudel.Images("photos", 32)
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o700)
 
 
 def test_another_source_can_be_the_validation_set(folder: Path, tmp_path: Path) -> None:

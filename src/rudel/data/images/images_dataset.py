@@ -80,8 +80,8 @@ def Images(  # noqa: N802  # a data set to whom uses it, as Dataset and Records 
         train, held_out = train.in_memory(), held_out and held_out.in_memory()
     names = found.class_names()
     if isinstance(train, Examples) and (unseen := sorted(set(range(len(names))) - set(train.y.tolist()))):
-        others = f", nor of {len(unseen) - 1:,} others" if unseen[1:] else ""
-        notes = (*notes, f"No training image is of the class `{names[unseen[0]]}`{others}.")
+        more = f", nor of {len(unseen) - 1:,} other{'s' * (len(unseen) > 2)}" if unseen[1:] else ""
+        notes = (*notes, f"No training image is of the class `{names[unseen[0]]}`{more}.")
     return Dataset(train, held_out, class_names=names, notes=notes, augment=augment)
 
 

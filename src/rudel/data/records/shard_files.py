@@ -52,8 +52,8 @@ def find_shards(paths: Paths, split: str | None) -> list[str]:
 
 
 def has_records(folder: Path, split: str | None = None) -> bool:
-    """Whether a folder on this computer has files of records, or of one split, by their names; False for no folder."""
-    names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+    """Whether a folder on this computer has files of records, or of one split, by their names."""
+    names = [child.name for child in folder.glob("*")]  # none where it may not be read
     # an ending of their own, as that of `photo-00001-of-00009.jpg`, is that of other files
     sets = _sets(name for name in names if "tfrec" in name or ((one := _SHARD.fullmatch(name)) and not one["ending"]))
     return bool(sets if split is None else _meant(sets, split))
