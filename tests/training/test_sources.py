@@ -208,6 +208,19 @@ def test_a_source_that_changes_at_the_end_of_an_epoch_validates_as_in_keras() ->
     np.testing.assert_allclose(mine["val_loss"], theirs["val_loss"], rtol=1e-5)
 
 
+def test_a_source_that_changes_and_cannot_be_validated_on_is_refused_before_the_first_step() -> None:
+    class Wider(Harder):
+        def __getitem__(self, number: int) -> Any:
+            x, *others = super().__getitem__(number)
+            return np.hstack([x, x]), *others
+
+    begun: list[int] = []
+    callback = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: begun.append(epoch))
+    with pytest.raises(rudel.RudelError, match=r"`test_step` .* cannot be compiled"):
+        rudel.fit(net(), X, Y, validation=Wider(), callbacks=[callback], verbose=0)
+    assert not begun
+
+
 def test_epochs_end_for_a_source_wherever_evaluations_come(tmp_path: Path) -> None:
     mine, theirs, again, source, keras_source = net(), net(), net(), Harder(), Harder()
     rudel.fit(mine, source, epochs=4, eval_every=3, shuffle=False, verbose=0)  # 7 steps an epoch

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from rudel.backend import backend_name
-from rudel.data.batch_source import BatchStream, is_source, pass_of, targets_twice
+from rudel.data.batch_source import BatchStream, Piece, is_source, pass_of, targets_twice
 from rudel.data.dataset import Arrays, Examples
 from rudel.data.hugging_face import dataset_of, inputs_of, is_hugging_face
 from rudel.data.stream import Stream
@@ -191,8 +191,10 @@ class SourcePass:
         if stream.repeatable and not stream.knows_epochs:  # which may change it
             groups = list(itertools.islice(self._groups(), 3))
             self._held = groups if len(groups) < 3 else None  # no more than what is in memory of a larger one
-            for run in itertools.chain(*groups):
-                self._program(run, state)
+        else:
+            groups = self._of_batches.runs(iter([Piece(stream.first, (len(stream.first),), 0)]))
+        for run in itertools.chain.from_iterable(groups):
+            self._program(run, state)
 
     @property
     def programs(self) -> Collection[Program]:
