@@ -68,7 +68,8 @@ def processes(config: pytest.Config) -> int:
     One more than there are cores: tests often wait for hosts, browsers and timers.
     """
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not everything or config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False):
+    marked = config.option.markexpr and not config.option.markexpr.startswith("not ")  # which leaves most of them
+    if not everything or config.option.keyword or marked or getattr(config.option, "lf", False):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores + 1, MOST_PROCESSES)
