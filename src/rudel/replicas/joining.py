@@ -34,8 +34,10 @@ _SETTLING_SECONDS = 60.0
 
 _PING_SECONDS = 2.0
 
-_TRY_AGAIN_SECONDS = 300.0
-"""After which it is tried out again how fast a replica on standby is."""
+_FIRST_TRY_SECONDS, _TRY_AGAIN_SECONDS = 10.0, 300.0
+"""After which it is tried out again how fast a replica on standby is; the first time sooner where only a try-out said
+that it is slow, in which its computer may have been held up.
+"""
 
 _SOON_SECONDS, _LARGEST_PIECE = 0.5, 2**30
 """Seconds that a piece of slots may take a link where somebody waits for them; and bytes, where none was measured."""
@@ -123,8 +125,9 @@ class Joining:
             member.refused = False
         if member.standby and (address != member.address or not self._anybody_trains()):
             member.standby, member.prepared, member.lost = False, False, True
-        if member.standby and time.monotonic() - member.tried_at > _TRY_AGAIN_SECONDS:
-            member.tried_at = math.inf  # one try at a time, however long it takes
+        pause = _TRY_AGAIN_SECONDS if member.measured or member.tried_again else _FIRST_TRY_SECONDS
+        if member.standby and time.monotonic() - member.tried_at > pause:
+            member.tried_at, member.tried_again = math.inf, True  # one try at a time, however long it takes
             self._team.spawn(self._try_again(member))
         if member.lost and not member.joining and not member.refused:
             member.joining = True

@@ -333,6 +333,26 @@ def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
     assert next(slowly, None) is None, "it was slow once"
 
 
+def test_a_worker_that_was_held_up_when_it_was_tried_out_is_tried_again_soon(
+    crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, tried = joining.Joining.prepare, []
+
+    async def held_up_once(self: Any, member: Any) -> None:
+        await prepare(self, member)
+        tried.append(member.name)
+        member.step_seconds = 0.1 if member.name == "c" and tried.count("c") == 1 else 0.001
+
+    monkeypatch.setattr(joining.Joining, "prepare", held_up_once)
+    monkeypatch.setattr(joining, "_FIRST_TRY_SECONDS", 0.5)
+    crew.only("a", "b", "c")
+    training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
+    training.more_rounds(3, {"a", "b", "c"})
+    training.stop()
+    assert [event["host"] for event in training.log.events("standby")][:1] == ["c"]
+    assert tried.count("c") >= 2
+
+
 @pytest.mark.usefixtures("slow_at_first")
 def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
     crew.only("a", "b", "c")
