@@ -1,6 +1,5 @@
 """Windows of recordings, of sound or motion, all of one shape: what is held out, examples, labels of a model."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from rudel.data.dataset import Examples, ToEvaluate
-from rudel.data.file_names import printable
+from rudel.data.file_names import composed, printable
 from rudel.data.held_out import held_out, speaker_of
 from rudel.data.images.shard_writer import LeftOut
 from rudel.errors import DataError
@@ -70,7 +69,7 @@ class Windows:
         if by == "speaker" or speakers:
             labels = (self.classes[label] for label in self.labels)
             heard = [speaker_of(name, label) for name, label in zip(self.names, labels, strict=True)]
-            return held_out(heard, share, [unicodedata.normalize("NFC", name) for name in speakers])
+            return held_out(heard, share, composed(speakers))
         mask = np.zeros(len(self), bool)
         for label in np.unique(self.labels):
             rows = np.flatnonzero(self.labels == label)

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import rudel
 from rudel.data.dataset import ToEvaluate
-from rudel.data.sound.keyword_classes import chosen, composed
+from rudel.data.file_names import composed
+from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.noise import BACKGROUND, read_noise
 from rudel.data.sound.recording_folders import find_recordings
 from rudel.errors import DataError, option

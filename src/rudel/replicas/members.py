@@ -47,7 +47,7 @@ class Member:
         refused: its host said why it cannot take part, and is not tried again.
         standby: it is so slow that others would wait for it, and takes part only if they are lost.
         tried_at: when it was last tried out whether that is still so, on this computer's clock; infinite while it is.
-        tried_again: whether it was since it was first prepared.
+        tried_again: whether it was tried out again since the first time.
         trouble: why it was lost last.
         follower: the task that exchanges with it.
         step_seconds, exchange_seconds: how long a local step takes, and encoding and merging of a delta.

@@ -1,20 +1,15 @@
 """Some words to tell apart, among others that are to be passed over, and silence."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from rudel.data.file_names import composed
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
 
 UNKNOWN, SILENCE = "unknown", "silence"
-
-
-def composed(words: Sequence[str]) -> list[str]:
-    """Words in the form of Unicode in which classes have their names, as a terminal may give them in another (NFD)."""
-    return [unicodedata.normalize("NFC", word) for word in words]
 
 
 def chosen(found: Windows, words: Sequence[str], seed: int | Sequence[int] = 0) -> Windows:

@@ -108,7 +108,7 @@ class ArrivalLeader:
                 team.check_patience(now - alone_since, self._task.patience, self._task.to_continue)
             self._report_arrivals(REPORT_SECONDS)
             async with team.changed:
-                team.changed.notify_all()  # who has nothing to do may have something now
+                team.changed.notify_all()  # there may be work now for replicas that have none
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await team.changed.wait()
