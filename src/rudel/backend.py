@@ -105,9 +105,12 @@ def without_tensorflow() -> Iterator[None]:
 
 
 def _keep_compiled_programs() -> None:
-    """Points JAX at a compilation cache on disk, unless the user has chosen one."""
+    """Points JAX at a compilation cache on disk, unless the user has chosen one, and keeps each program whole."""
     import jax
 
+    from rudel.internals.jax import keep_programs_whole
+
+    keep_programs_whole()
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         for option, value in jax_cache().items():
             jax.config.update(option, value)

@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import threading
+from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -10,6 +12,7 @@ import uvicorn
 from distributed import Scheduler, Worker
 from distributed.comm import registry, tcp
 from distributed.core import rpc
+from jax._src.lru_cache import LRUCache
 from PIL import Image
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -74,3 +77,26 @@ def test_jax_that_cannot_say_whether_it_has_begun_is_refused(monkeypatch: pytest
     monkeypatch.delattr(xla_bridge, "backends_are_initialized")
     with pytest.raises(UnsupportedError, match=r"xla_bridge\.backends_are_initialized"):
         internals_of_jax.backend_has_started()
+
+
+def test_a_compiled_program_is_never_read_in_part(tmp_path: Path) -> None:
+    internals_of_jax.keep_programs_whole()
+    cache = LRUCache(str(tmp_path), max_size=-1)
+    program = bytes(100_000_000)
+    writing = threading.Thread(target=cache.put, args=("key", program))
+    writing.start()
+    while (read := cache.get("key")) is None:
+        pass
+    writing.join()
+    assert len(read) == len(program)
+
+
+def test_a_compiled_program_that_was_cut_short_is_replaced(tmp_path: Path) -> None:
+    internals_of_jax.keep_programs_whole()
+    cache = LRUCache(str(tmp_path), max_size=-1)
+    cache.put("key", b"whole")
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(b"wh")
+    cache.put("key", b"whole")
+    assert cache.get("key") == b"whole"
+    assert list(tmp_path.iterdir()) == [file]

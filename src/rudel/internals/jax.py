@@ -2,10 +2,11 @@
 
 import functools
 import importlib
+import secrets
 import sys
 from typing import Any
 
-from rudel.internals import require
+from rudel.internals import mentions, require
 
 
 def backend_has_started() -> bool:
@@ -15,6 +16,35 @@ def backend_has_started() -> bool:
         return False
     require("jax", {"xla_bridge.backends_are_initialized": hasattr(bridge, "backends_are_initialized")})
     return bridge.backends_are_initialized()
+
+
+def keep_programs_whole() -> None:
+    """Lets JAX write a compiled program beside its place in the compilation cache and rename it, over what is there.
+
+    JAX writes it in place: who reads it meanwhile finds a part of it, and what a killed process has left stays for
+    ever, with a warning by each process that reads it. A cache of limited size has a lock, and stays as it is.
+    """
+    library: Any = importlib.import_module("jax._src.lru_cache")
+    cache = library.LRUCache
+    if hasattr(cache.put, "__wrapped__"):
+        return
+    parts = mentions(cache.put, "eviction_enabled", "path", "_CACHE_SUFFIX", "write_bytes")
+    require("jax", {"lru_cache.LRUCache.put": parts})
+    put_in_place, suffix = cache.put, library._CACHE_SUFFIX
+
+    @functools.wraps(put_in_place)
+    def put(self: Any, key: str, value: bytes) -> None:
+        if self.eviction_enabled:
+            return put_in_place(self, key, value)
+        beside = self.path / f".{key}.{secrets.token_hex(8)}.tmp"
+        try:
+            beside.write_bytes(value)
+            beside.replace(self.path / f"{key}{suffix}")
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    cache.put = put
 
 
 def let_gloo_listen(address: str) -> None:
