@@ -101,6 +101,17 @@ def test_pictures_are_turned_upright(number: int, form: str) -> None:
     assert np.abs(corners - [RED, GREEN, BLUE, WHITE]).max() < 20
 
 
+@pytest.mark.parametrize("number", range(2, 9))
+def test_what_is_cut_off_is_that_of_the_upright_image_where_the_margin_is_odd(number: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = number
+    for height, width in ((30, 41), (41, 30)):
+        upright, undone = noise(height, width), PUTS_UPRIGHT[number]
+        content = encoded(upright.transpose(UNDONE_BY.get(undone, undone)), "PNG", exif=exif)
+        pixels = [decode(file, 30, 30).astype(int) for file in (content, encoded(upright, "PNG"))]
+        assert np.abs(pixels[0] - pixels[1]).max() <= 1
+
+
 def tiff_block(random: Random) -> bytes:
     """A TIFF block as EXIF has them: mostly with an orientation, in mostly one entry of mostly the right type."""
     order = random.choice("<>")

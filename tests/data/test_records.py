@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import keras
 import numpy as np
@@ -63,6 +63,9 @@ def test_examples_are_columns_of_their_features(folder: Path, images: np.ndarray
     np.testing.assert_array_equal(records.in_memory().x["label"], ORDER)
     with pytest.raises(IndexError):
         records.take(np.array([COUNT]))
+    for indices in ([0.5], 5, ["label"]):
+        with pytest.raises(OptionError, match="Indices of examples are a list of whole numbers"):
+            records.take(cast("Any", indices))
 
 
 def test_features_are_chosen_and_shaped(folder: Path, images: np.ndarray) -> None:
@@ -78,6 +81,9 @@ def test_features_are_chosen_and_shaped(folder: Path, images: np.ndarray) -> Non
         rudel.Records(folder, features={"image": (10, 10)}).take(slice(1))
     with pytest.raises(OptionError, match=r"give \[\"label\"\]"):
         rudel.Records(folder, features="label")
+    for shape in (784, (None,), (-1,)):
+        with pytest.raises(OptionError, match="The shape of the feature `image` is a tuple of whole numbers"):
+            rudel.Records(folder, features={"image": cast("Any", shape)})
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -283,9 +283,16 @@ def test_what_no_feature_can_hold_is_refused() -> None:
         ({"a": 1}, "`thing` is dict"),
         (2**64, "`thing` is int"),
         (np.array([2**63], np.uint64), "64 bits"),
+        ([[1, 2], [3]], "`thing` holds lists of different lengths"),
+        ([1.0, 1e300], "`thing` has a number that is too large"),
+        (os.fsdecode(b"h\xfchner.jpg"), "`thing` has text that UTF-8 cannot hold"),
     ):
         with pytest.raises(DataError, match=message):
             encode_example({"thing": value})
+    for example in ({1: 2}, [1, 2]):
+        with pytest.raises(DataError, match="An example is a dict of features"):
+            encode_example(cast("Any", example))
+    assert np.isinf(parse_example(encode_example({"infinite": float("inf")}))["infinite"]).all()
     assert list(parse_example(encode_example({"yes": True, "none": []}))["yes"]) == [1]
 
 

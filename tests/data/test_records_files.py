@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 import numpy as np
@@ -178,6 +178,14 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         write_examples(tmp_path, [{"label": 1}, {"thing": object()}], shards=2)
     assert [child.name for child in tmp_path.iterdir() if child.is_file()] == ["a.tfrecord"]
     assert read_all(path) == [b"old"]
+
+
+def test_the_folder_to_write_may_be_a_text_that_begins_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert write_examples("~/things", [{"label": 1}]) == [tmp_path / "things" / "train-00000-of-00001.tfrecord"]
+    with pytest.raises(DataError, match=r"cannot be written to 2\.0 shards"):
+        write_examples("~/others", [{"label": 1}], shards=cast("Any", 2.0))
+    assert [child.name for child in tmp_path.iterdir()] == ["things"]
 
 
 def test_shards_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:

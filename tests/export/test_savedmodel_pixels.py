@@ -113,6 +113,10 @@ def kinds() -> dict[str, bytes]:
         **{
             f"{bits} bits, {level} transparent": grey_png(random, bits, level) for bits in (1, 2, 4) for level in (0, 1)
         },
+        **{
+            f"odd margin, turned {number}": encoded(picture(random, 41, 30), "PNG", exif=exif(number))
+            for number in range(1, 9)
+        },
     }
 
 

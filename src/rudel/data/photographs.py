@@ -37,6 +37,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF")
 MOST_PIXELS = 89_478_485
 """Larger images are refused, as a small file can hold one that fills all memory; Pillow's own limit for a warning."""
 
+RIGHT_TO_LEFT, UPSIDE_DOWN = (2, 3, 7, 8), (3, 4, 6, 7)
+"""EXIF orientations of images whose stored columns, or rows, are in the order opposite to that of the upright image."""
+
 _JPEG = b"\xff\xd8"
 
 
@@ -80,7 +83,7 @@ def decode(
     try:
         image = _opened(content, across, down, admit)
         flat = opaque(image, "RGB" if channels == 3 else "L")
-        left, top, right, bottom = middle(flat.width, flat.height, across, down)
+        left, top, right, bottom = middle(flat.width, flat.height, across, down, turned)
         # one direction at a time, since which of them Pillow takes first depends on its version and on the image
         narrow = flat.resize((across, flat.height), Image.Resampling.BILINEAR, box=(left, 0, right, flat.height))
         scaled = narrow.resize((across, down), Image.Resampling.BILINEAR, box=(0, top, across, bottom))
@@ -121,15 +124,23 @@ def shrinking(width: int, height: int, across: int, down: int) -> int:
     return next((shrink for shrink in (8, 4, 2) if shrink <= spare), 1)
 
 
-def middle(width: int, height: int, across: int, down: int) -> tuple[int, int, int, int]:
+def middle(width: int, height: int, across: int, down: int, turned: int = 1) -> tuple[int, int, int, int]:
     """The largest part in the middle of an image with the proportions `across` to `down`: left, top, right, bottom.
+
+    Where the margin is odd, what is left of the part or above it is smaller, in the image that is upright.
+
+    Args:
+        width, height: of the image as it is stored.
+        across, down: proportions of the part as it is stored.
+        turned: EXIF orientation of the image.
 
     >>> middle(100, 100, 64, 64), middle(160, 120, 64, 64), middle(120, 161, 64, 64)
     ((0, 0, 100, 100), (20, 0, 140, 120), (0, 20, 120, 140))
     """
     part_across = min(width, max(1, (2 * height * across + down) // (2 * down)))
     part_down = min(height, max(1, (2 * width * down + across) // (2 * across)))
-    left, top = (width - part_across) // 2, (height - part_down) // 2
+    left = (width - part_across + (turned in RIGHT_TO_LEFT)) // 2
+    top = (height - part_down + (turned in UPSIDE_DOWN)) // 2
     return left, top, left + part_across, top + part_down
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.file_names import printable
 from rudel.data.records.protobuf_wire import field, next_field, spans, varint, varint_of
 from rudel.errors import DataError
 
@@ -41,8 +42,10 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
     >>> parse_example(encode_example({"label": 3, "name": "cat"}))
     {'label': array([3]), 'name': [b'cat']}
     """
+    if not isinstance(features, Mapping) or not all(isinstance(name, str) for name in features):
+        raise DataError(f"An example is a dict of features by their names, which are text, not {features!r:.100}.")
     entries = [
-        field(1, field(1, name.encode()) + field(2, _encoded(name, features[name]))) for name in sorted(features)
+        field(1, field(1, _utf8(name, name)) + field(2, _encoded(name, features[name]))) for name in sorted(features)
     ]
     return field(1, b"".join(entries))
 
@@ -87,11 +90,18 @@ def _encoded(name: str, value: Any) -> bytes:
     if isinstance(value, list | tuple) and value and isinstance(value[0], bytes | str):
         if not all(isinstance(item, bytes | str) for item in value):
             raise DataError(f"The feature `{name}` mixes text with other things: give values of one kind.")
-        texts = (item.encode() if isinstance(item, str) else item for item in value)
+        texts = (_utf8(name, item) if isinstance(item, str) else item for item in value)
         return field(1, b"".join(field(1, text) for text in texts))
-    array = np.asarray(value).ravel()
+    try:
+        array = np.asarray(value).ravel()
+    except ValueError as error:
+        raise DataError(f"The feature `{name}` holds lists of different lengths: join them to one list.") from error
     if array.dtype.kind == "f":
-        return field(2, field(1, array.astype("<f4").tobytes()))
+        with np.errstate(over="ignore"):
+            floats = array.astype("<f4")
+        if array.dtype.itemsize > 4 and (np.isinf(floats) & np.isfinite(array)).any():
+            raise DataError(f"The feature `{name}` has a number that is too large for a float of 32 bits: scale it.")
+        return field(2, field(1, floats.tobytes()))
     if array.dtype.kind in "iub" and (array.dtype != np.uint64 or not array.size or int(array.max()) in _INT64):
         numbers = (int(number) & 0xFFFFFFFFFFFFFFFF for number in array)
         return field(3, field(1, b"".join(map(varint_of, numbers))))
@@ -99,6 +109,15 @@ def _encoded(name: str, value: Any) -> bytes:
         f"The feature `{name}` is {type(value).__name__} of {array.dtype}, which no feature can hold: "
         "give bytes, text, whole numbers of 64 bits or floats."
     )
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"The feature `{printable(name)}` has text that UTF-8 cannot hold, as names of files may be: give bytes."
+        ) from error
 
 
 def _usual_entry(content: bytes, begin: int, end: int) -> tuple[bytes, list[tuple[int, int]]] | None:

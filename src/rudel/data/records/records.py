@@ -64,6 +64,12 @@ class Records(Stream):
             raise OptionError(f'`features` must be a list of names or a shape for each: give ["{features}"].')
         if features is not None and not isinstance(features, MappingOf):
             features = dict.fromkeys(features)
+        for name, shape in (features or {}).items():
+            if shape is not None and not _is_shape(shape):
+                raise OptionError(
+                    f"The shape of the feature `{name}` is a tuple of whole numbers, such as (28, 28), or None for as "
+                    f"it comes, not {shape!r}."
+                )
         self._features = Features(features)
         self._collection = Collection(find_shards(paths, split), skip_corrupt)
         self._workers = workers or usable_cores()
@@ -156,6 +162,8 @@ class Records(Stream):
         numbers = np.asarray(indices)
         if numbers.dtype == bool:
             numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise OptionError(f"Indices of examples are a list of whole numbers, or a slice, not {indices!r:.100}.")
         numbers = numbers.astype(np.int64)
         if len(numbers) and not -len(self) <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"There is no example {numbers.max()} or {numbers.min()}: there are {len(self):,}.")
@@ -201,3 +209,7 @@ class Records(Stream):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._forget_rows()
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, Sequence) and all(isinstance(side, int | np.integer) and side >= 0 for side in shape)

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rudel.data.records.checksum import masked
 from rudel.data.records.example import encode_example
 from rudel.errors import DataError
-from rudel.files import written_atomically, written_together
+from rudel.files import expanded, written_atomically, written_together
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
@@ -51,7 +53,7 @@ def write_records(path: Path, contents: Iterable[bytes]) -> int:
 
 
 def write_examples(
-    folder: Path, examples: Iterable[Mapping[str, Any]], split: str = "train", shards: int = 1
+    folder: str | Path, examples: Iterable[Mapping[str, Any]], split: str = "train", shards: int = 1
 ) -> list[Path]:
     """Writes examples into a set of shards, `SPLIT-00000-of-0000N.tfrecord`; neighbours go to different shards.
 
@@ -70,8 +72,9 @@ def write_examples(
         DataError: an example cannot be encoded.
         OSError: the folder cannot be written or the disk is full.
     """
-    if shards < 1:
-        raise DataError(f"Examples cannot be written to {shards} shards: give a number of at least 1.")
+    if not isinstance(shards, int | np.integer) or shards < 1:
+        raise DataError(f"Examples cannot be written to {shards!r} shards: give a whole number of at least 1.")
+    folder = expanded(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / shard_name(split, number, shards) for number in range(shards)]
     with written_together(paths) as files:

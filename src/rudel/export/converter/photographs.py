@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rudel.data.photographs import MOST_PIXELS
+from rudel.data.photographs import MOST_PIXELS, RIGHT_TO_LEFT, UPSIDE_DOWN
 from rudel.export.converter.orientation import Bytes, orientation
 
 _BITS = 22
@@ -44,7 +44,7 @@ def _decode(content: tf.Tensor, height: int, width: int, channels: int) -> tf.Te
         turned = orientation(file)
     across, down = tf.where(turned > 4, height, width), tf.where(turned > 4, width, height)
     pixels = tf.cond(is_jpeg, lambda: _jpeg(content, across, down), lambda: _png(content, file))
-    scaled = _scaled(pixels if channels == 3 else _grey(pixels), across, down)
+    scaled = _scaled(pixels if channels == 3 else _grey(pixels), across, down, turned)
     return tf.ensure_shape(_oriented(scaled, turned), (height, width, channels))
 
 
@@ -91,18 +91,21 @@ def _grey(pixels: tf.Tensor) -> tf.Tensor:
     return tf.cast((weighted + (1 << 15)) // (1 << 16), tf.uint8)
 
 
-def _middle(width: tf.Tensor, height: tf.Tensor, across: tf.Tensor, down: tf.Tensor) -> tuple[Any, Any, Any, Any]:
+def _middle(
+    width: tf.Tensor, height: tf.Tensor, across: tf.Tensor, down: tf.Tensor, turned: tf.Tensor | int = 1
+) -> tuple[Any, Any, Any, Any]:
     """See `rudel.data.photographs.middle`."""
     part_across = tf.minimum(width, tf.maximum(1, (2 * height * across + down) // (2 * down)))
     part_down = tf.minimum(height, tf.maximum(1, (2 * width * down + across) // (2 * across)))
-    left, top = (width - part_across) // 2, (height - part_down) // 2
+    left = (width - part_across + tf.cast(_is_one_of(turned, RIGHT_TO_LEFT), tf.int32)) // 2
+    top = (height - part_down + tf.cast(_is_one_of(turned, UPSIDE_DOWN), tf.int32)) // 2
     return left, top, left + part_across, top + part_down
 
 
-def _scaled(pixels: tf.Tensor, across: tf.Tensor, down: tf.Tensor) -> tf.Tensor:
+def _scaled(pixels: tf.Tensor, across: tf.Tensor, down: tf.Tensor, turned: tf.Tensor) -> tf.Tensor:
     """The middle of pixels (height, width, channels), scaled to (down, across, channels)."""
     shape = tf.shape(pixels)
-    left, top, right, bottom = _middle(shape[1], shape[0], across, down)
+    left, top, right, bottom = _middle(shape[1], shape[0], across, down, turned)
     columns = _coefficients(shape[1], left, right, across)
     rows = _coefficients(shape[0], top, bottom, down)
     blocks = -(-shape[0] // _ROWS)
@@ -140,8 +143,10 @@ def _product(equation: str, coefficients: tf.Tensor, pixels: tf.Tensor) -> tf.Te
 def _oriented(pixels: tf.Tensor, turned: tf.Tensor) -> tf.Tensor:
     """See `rudel.data.photographs.oriented`."""
     pixels = tf.cond(turned > 4, lambda: tf.transpose(pixels, (1, 0, 2)), lambda: pixels)
-    upside_down, exchanged = (
-        tf.reduce_any(turned == tf.constant(which, turned.dtype)) for which in ((3, 4, 7, 8), (2, 3, 6, 7))
-    )
+    upside_down, exchanged = (_is_one_of(turned, which) for which in ((3, 4, 7, 8), (2, 3, 6, 7)))
     pixels = tf.cond(upside_down, lambda: pixels[::-1], lambda: pixels)
     return tf.cond(exchanged, lambda: pixels[:, ::-1], lambda: pixels)
+
+
+def _is_one_of(turned: tf.Tensor | int, orientations: tuple[int, ...]) -> tf.Tensor:
+    return tf.reduce_any(tf.equal(turned, orientations))
