@@ -16,7 +16,9 @@ from PIL import Image
 import rudel
 from rudel.backend import set_seed
 from rudel.data.augmentation import random_flip
+from rudel.data.images.image_sets import find_photographs
 from rudel.data.images.shard_plan import place
+from rudel.data.records.writer import write_examples
 from rudel.errors import DataError, OptionError
 
 
@@ -258,3 +260,25 @@ def test_mistakes_in_a_frame_are_found_by_its_rows(folder: Path) -> None:
     assert rudel.Images(frame, 32).notes[1] == (
         "1 of the files in the DataFrame cannot be used, such as a\nb.png (not there)."
     )
+
+
+def test_the_names_of_foreign_records_may_begin_with_a_byte_order_mark(folder: Path, tmp_path: Path) -> None:
+    write_foreign(tmp_path / "records", folder, [0, 1])
+    (tmp_path / "records" / "labels.txt").write_bytes(b"\xef\xbb\xbfdark\r\nlight\r\n")
+    assert rudel.Images(tmp_path / "records", 32, validation=0).class_names == ["dark", "light"]
+
+
+@pytest.mark.parametrize("label", [-1, 0.5, "dark", [0, 1]])
+def test_labels_of_foreign_records_are_whole_numbers_from_0(folder: Path, tmp_path: Path, label: Any) -> None:
+    write_foreign(tmp_path / "records", folder, [0, 1, 2, label])
+    with pytest.raises(DataError, match=r"The record at byte .* not a whole number from 0"):
+        rudel.Images(tmp_path / "records", 32, validation=0)
+    (tmp_path / "records" / "labels.txt").write_text("dark\nlight\nother\n")
+    with pytest.raises(DataError, match=r"The record at byte .* not a whole number from 0"):
+        find_photographs(str(tmp_path / "records")).to_evaluate(32, None, ["light", "dark"])
+
+
+def write_foreign(records: Path, folder: Path, labels: list[Any]) -> None:
+    """Records with only what an input pipeline needs."""
+    content = (folder / "dark" / "0.png").read_bytes()
+    write_examples(records, [{"image/encoded": content, "image/class/label": label} for label in labels])

@@ -63,6 +63,12 @@ def test_names_of_classes_can_be_given(lay_out: Callable[..., Path]) -> None:
     assert [one.label for one in source.files] == [2, 0]
 
 
+def test_names_of_classes_may_be_decomposed_as_on_macos(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("\u00d6l/1.jpg", "dog/1.jpg")
+    (root.parent / "names").write_text("O\u0308l\ndog\n")
+    assert find_labelled_files(str(root), classes=str(root.parent / "names")).classes == ("\u00d6l", "dog")
+
+
 @pytest.mark.parametrize(
     "table",
     [

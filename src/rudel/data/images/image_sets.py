@@ -172,19 +172,29 @@ def _has_records(source: str) -> bool:
 
 
 def _example(record: dict[str, Any], side: int, labels: Sequence[int] | None = None) -> tuple[np.ndarray, np.int32]:
-    label = record[_LABEL]
+    label = _label(record)
     return decode(record[_IMAGE], side, side), np.int32(label if labels is None else labels[label])
 
 
 def _label(record: dict[str, Any]) -> np.int64:
-    return np.int64(record[_LABEL])
+    """The label of a record.
+
+    Raises:
+        DataError: it is not one whole number from 0.
+    """
+    label = record[_LABEL]
+    if not isinstance(label, np.integer | np.floating) or not (label >= 0 and label % 1 == 0):
+        raise DataError(
+            f"`{_LABEL}` is {label!s:.60}, not a whole number from 0: number the classes, and leave out what has none."
+        )
+    return np.int64(label)
 
 
 def _text(folder: str, name: str) -> str | None:
     """The content of a file of the folder, if it is there."""
     try:
         source = open_source(f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(_local(folder) / name))
-        return source.read(0, source.size).decode()
+        return source.read(0, source.size).decode("utf-8-sig")
     except (DataError, UnicodeDecodeError):
         return None
 

@@ -142,7 +142,7 @@ def _is_folder(store: Store, name: str) -> bool:
 
 def _known_classes(store: Store) -> tuple[str, ...] | None:
     try:
-        names = store.read(LABELS).decode("utf-8").splitlines()
+        names = store.read(LABELS).decode("utf-8-sig").splitlines()
     except (OSError, ValueError):
         return None
     return tuple(names) or None

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rudel.data.file_names import composed
 from rudel.data.table import long_fields
 from rudel.errors import DataError
 
@@ -56,12 +57,12 @@ def read_table(content: bytes, name: str, frame: bool = False) -> list[Row]:
 
 
 def read_names(content: bytes, name: str) -> tuple[str, ...]:
-    """The names of classes, one a line.
+    """The names of classes, one a line, composed (NFC).
 
     Raises:
         DataError: there are fewer than two, or one is there twice.
     """
-    names = [line.strip() for line in _text(content, name).splitlines()]
+    names = composed([line.strip() for line in _text(content, name).splitlines()])
     while names and not names[-1]:
         names.pop()
     for number, one in enumerate(names, 1):
