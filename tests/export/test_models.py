@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import rudel
 from rudel.backend import keras_on_jax, set_seed
@@ -487,3 +488,24 @@ def test_what_cannot_be_converted(tmp_path: Path, operation: str, form: str, wor
     assert words in str(failure.value)
     assert "\n" not in str(failure.value)
     assert sorted(found.name for found in tmp_path.iterdir() if found.name != "__pycache__") == ["mine.py", "run"]
+
+
+def test_photographs_to_calibrate_on_may_lack_a_class(
+    fitted: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+    for name, count in {"cat": 3, "emu": 6, "fox": 1}.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (40, 40), (9 * number, 0, 0)).save(tmp_path / "photos" / name / f"{number}.png")
+    net = keras.Sequential([keras.Input((32, 32, 3)), layers.Flatten(), layers.Dense(3, "softmax")])
+    run = open_finished(
+        fitted(net, np.zeros((4, 32, 32, 3), np.uint8), np.arange(4) % 3, "sparse_categorical_crossentropy")
+    )
+    about = {"recipe": "images", "options": {"side": 32}, "source": "gone", "class_names": ["cat", "dog", "emu"]}
+    run.write_config(run.read_config() | about)
+    materials = gather(run, tmp_path / "photos", 4, 0)
+    assert materials.calibration is not None
+    labels = np.concatenate([materials.calibration.y, materials.comparison.y])
+    assert np.bincount(labels).tolist() == [3, 0, 6]
+    assert materials.notes[-1] == "Examples were left out, because the model does not know their classes: 1 of fox."

@@ -17,7 +17,7 @@ from rudel.loop.data_checks import as_part, check_examples
 from rudel.loop.model_names import names_of
 from rudel.loop.vocabulary import lookups_of
 from rudel.runs.file_model import FileModel, Unreadable, file_model, joined, read_each
-from rudel.runs.loading import dataset_of, load, read_image_of, recipe_of
+from rudel.runs.loading import dataset_of, load, read_image_of, recipe_of, to_evaluate
 from rudel.runs.model_arrays import read_examples
 from rudel.runs.predict_many import files_at
 from rudel.runs.run_directory import RunDirectory
@@ -159,11 +159,25 @@ def _parts(
             return read_examples(Path(data), model, run.read_config().get("class_names", []))[0], ()
         if "source" not in run.read_config() and Path(data).is_dir():
             return _files(Path(data), run, seed)
-        dataset = dataset_of(run, str(data), model)
+        try:
+            dataset = dataset_of(run, str(data), model)
+        except DataError:  # of fewer classes, perhaps: what is evaluated is labelled by their names
+            recipe = recipe_of(run)
+            if recipe is None or not recipe.has_evaluation:
+                raise
+            return _by_names(run, model, str(data))
         return dataset, dataset.notes
     if data is not None:
         return as_part(data, "given"), ()
     return dataset_of(run, model=model), ()
+
+
+def _by_names(run: RunDirectory, model: "keras.Model", source: str) -> tuple[Examples | Stream, Sequence[str]]:
+    """All examples of the model's classes at a source, and notes on them."""
+    found = to_evaluate(run, source, model=model)
+    left_out = ", ".join(f"{count:,} of {name}" for name, count in found.left_out.items())
+    notes = [f"Examples were left out, because the model does not know their classes: {left_out}."] if left_out else []
+    return found.examples, [*found.notes, *notes]
 
 
 def _some(examples: Examples | Stream, count: int, seed: int) -> Examples:
