@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+import fsspec
 import keras
 import numpy as np
 import pandas
@@ -278,7 +279,21 @@ def test_labels_of_foreign_records_are_whole_numbers_from_0(folder: Path, tmp_pa
         find_photographs(str(tmp_path / "records")).to_evaluate(32, None, ["light", "dark"])
 
 
-def write_foreign(records: Path, folder: Path, labels: list[Any]) -> None:
+def test_foreign_records_may_be_in_a_bucket(folder: Path, tmp_path: Path) -> None:
+    write_foreign(tmp_path / "records", folder, [0, 1] * 4)
+    write_foreign(tmp_path / "records", folder, [1], "validation")
+    files = fsspec.filesystem("memory")
+    for path in (tmp_path / "records").iterdir():
+        files.pipe_file(f"/foreign/{path.name}", path.read_bytes())
+    files.pipe_file("/foreign/labels.txt", b"dark\nlight\n")
+    images = rudel.Images("memory://foreign", 32)
+    files.rm("/foreign", recursive=True)
+    assert images.class_names == ["dark", "light"]
+    assert isinstance(images.validation, rudel.Examples)
+    assert (len(images.train), images.validation.y.tolist()) == (8, [1])
+
+
+def write_foreign(records: Path, folder: Path, labels: list[Any], split: str = "train") -> None:
     """Records with only what an input pipeline needs."""
     content = (folder / "dark" / "0.png").read_bytes()
-    write_examples(records, [{"image/encoded": content, "image/class/label": label} for label in labels])
+    write_examples(records, [{"image/encoded": content, "image/class/label": label} for label in labels], split)

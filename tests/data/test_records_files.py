@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import rudel
 from rudel.data.records import index_cache, uniform
-from rudel.data.records.byte_sources import LocalSource, open_source
+from rudel.data.records.byte_sources import LocalSource, open_source, read_blocks
 from rudel.data.records.collection import Collection
 from rudel.data.records.index import OVERHEAD, walk
 from rudel.data.records.shard_files import find_shards
@@ -363,5 +363,28 @@ def test_records_are_read_from_a_web_server(tmp_path: Path) -> None:
             )
             with pytest.raises(DataError, match=r"cannot be read \(FileNotFoundError\): check the address"):
                 rudel.Records(f"{address}/absent.tfrecord")
+        finally:
+            server.shutdown()
+
+
+class _Whole(_Ranges):
+    """Sends whole files alone, as `python -m http.server` does."""
+
+    def send_head(self) -> Any:
+        del self.headers["Range"]
+        return super().send_head()
+
+
+def test_a_web_server_that_sends_whole_files_alone_is_refused(tmp_path: Path) -> None:
+    (path,) = write_examples(tmp_path, ({"label": i} for i in range(100)))
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Whole, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            address = f"http://127.0.0.1:{server.server_address[1]}/{path.name}"
+            with pytest.raises(DataError, match=r"cannot be read in parts, .* copy it to this computer"):
+                rudel.Records(address)
+            source = open_source(address)
+            with pytest.raises(DataError, match="cannot be read in parts"):
+                read_blocks([(source, 0, 10), (source, 20, 30)])
         finally:
             server.shutdown()

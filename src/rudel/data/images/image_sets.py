@@ -5,7 +5,6 @@ A folder of classes becomes records in the cache, once: which photographs are he
 
 import bisect
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -118,10 +117,7 @@ class Photographs:
         return None if text is None else text.splitlines()
 
     def _has_validation(self) -> bool:
-        if not is_remote(self.folder):
-            return has_records(_local(self.folder), "validation")
-        document = json.loads(_text(self.folder, "dataset.json") or "{}")
-        return bool(document.get("splits", {}).get("validation", {}).get("records"))
+        return has_records(_expanded(self.folder), "validation")
 
     def _held_out(self, validation: float) -> int:
         """How many of the records, from the first, are held out: they are sorted by the places of their names."""
@@ -145,7 +141,7 @@ def find_photographs(
     Raises:
         DataError: there is nothing to learn from.
     """
-    if _has_records(source):
+    if has_records(_expanded(source)):
         return Photographs(source, source)
     named = source if is_remote(source) else str(_local(source).resolve())
     folder = cache_folder() / "photographs" / hashlib.sha256(os.fsencode(named)).hexdigest()[:16]
@@ -165,15 +161,13 @@ def find_photographs(
     return Photographs(frame or source, str(folder), True, tuple(notes))
 
 
-def _has_records(source: str) -> bool:
-    if is_remote(source):
-        return _text(source, "dataset.json") is not None
-    return has_records(_local(source))
+def _expanded(folder: str) -> str:
+    return folder if is_remote(folder) else str(_local(folder))
 
 
 def _example(record: dict[str, Any], side: int, labels: Sequence[int] | None = None) -> tuple[np.ndarray, np.int32]:
     label = _label(record)
-    return decode(record[_IMAGE], side, side), np.int32(label if labels is None else labels[label])
+    return decode(record[_IMAGE], side, side), np.int32(label if labels is None else labels[int(label)])
 
 
 def _label(record: dict[str, Any]) -> np.int64:

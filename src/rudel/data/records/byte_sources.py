@@ -147,12 +147,27 @@ class RemoteSource:
     def read(self, begin: int, length: int) -> bytes:
         """See `Source`."""
         end = min(begin + length, self.size)
-        return self._retrying(lambda: self.files.cat_file(self._path, begin, end)) if begin < end else b""
+        if begin >= end:
+            return b""
+        return self._part(self._retrying(lambda: self.files.cat_file(self._path, begin, end)), end - begin)
 
     def read_together(self, blocks: Sequence["tuple[RemoteSource, int, int]"]) -> list[bytes]:
         """Parts, from begin to end, of this and other files of its file system, at the same time."""
         paths, begins, ends = zip(*((source._path, begin, end) for source, begin, end in blocks), strict=True)
-        return self._retrying(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
+        parts = self._retrying(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
+        return [source._part(part, end - begin) for part, (source, begin, end) in zip(parts, blocks, strict=True)]
+
+    def _part(self, content: bytes, length: int) -> bytes:
+        """The content, which is no longer than what was requested.
+
+        Raises:
+            DataError: it is the whole file, as from servers that do not know of ranges.
+        """
+        if len(content) > length:
+            raise DataError(
+                f"{self.name} cannot be read in parts, as its server takes no range requests: copy it to this computer."
+            )
+        return content
 
     def _retrying(self, ask: Callable[[], Result]) -> Result:
         """Calls fsspec, and again after any error, as it passes on the exceptions of whatever package it uses."""

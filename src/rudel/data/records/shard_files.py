@@ -51,9 +51,12 @@ def find_shards(paths: Paths, split: str | None) -> list[str]:
     return [path] if names is None else [_joined(path, name) for name in _of_split(path, names, split)]
 
 
-def has_records(folder: Path, split: str | None = None) -> bool:
-    """Whether a folder on this computer has files of records, or of one split, by their names."""
-    names = [child.name for child in folder.glob("*")]  # none where it may not be read
+def has_records(folder: str, split: str | None = None) -> bool:
+    """Whether a folder has files of records, or of one split, by their names; not where it cannot be listed."""
+    try:
+        names = _names_in(folder) or ()
+    except (DataError, OSError):
+        names = ()
     # an ending of their own, as that of `photo-00001-of-00009.jpg`, is that of other files
     sets = _sets(name for name in names if "tfrec" in name or ((one := _SHARD.fullmatch(name)) and not one["ending"]))
     return bool(sets if split is None else _meant(sets, split))
