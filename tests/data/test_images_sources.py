@@ -1,8 +1,10 @@
 """Which pictures there are and what they show; and every way to get that wrong."""
 
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,17 @@ def test_names_of_classes_may_be_decomposed_as_on_macos(lay_out: Callable[..., P
     root = lay_out("\u00d6l/1.jpg", "dog/1.jpg")
     (root.parent / "names").write_text("O\u0308l\ndog\n")
     assert find_labelled_files(str(root), classes=str(root.parent / "names")).classes == ("\u00d6l", "dog")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_paths_in_a_table_may_be_in_another_form_of_unicode(lay_out: Callable[..., Path], form: Any) -> None:
+    names = [unicodedata.normalize(other, "\u00d6l.jpg") for other in ("NFC", "NFD")]
+    root = lay_out("1.jpg", names[form == "NFC"])
+    table = root / "t.csv"
+    table.write_text(f"1.jpg,cat\n{names[form == 'NFD']},dog\n")
+    labels = {"1.jpg": "cat", names[form == "NFC"]: "dog"}
+    for source in (find_labelled_files(str(table)), find_labelled_files(str(root), labels=str(table))):
+        assert shown(source) == labels
 
 
 @pytest.mark.parametrize(

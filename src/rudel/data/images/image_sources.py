@@ -92,7 +92,7 @@ def find_labelled_files(
         name = frame or address
         rows = read_table(_read(address), name, frame=bool(frame))
         store = open_store(folder)
-        found = store.look_up(row.path for row in rows)
+        found = _looked_up(store, rows)
         source = _from_rows(name, store, rows, found, known, name, what)
     else:
         source = _from_folder(address, labels, known, what)
@@ -156,15 +156,25 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
     return _from_rows(address, store, rows, found, known, table, what, unlabelled)
 
 
+def _looked_up(store: Store, rows: Sequence[Row]) -> dict[str, File]:
+    """The files that rows name, in whichever form of Unicode, by the path in the row."""
+    found = store.look_up(row.path for row in rows)
+    for form in ("NFC", "NFD"):
+        missing = {unicodedata.normalize(form, row.path): row.path for row in rows if row.path not in found}
+        others = [name for name, path in missing.items() if name != path]
+        found |= {missing[name]: file for name, file in store.look_up(others).items()}
+    return found
+
+
 def _found(rows: Sequence[Row], files: Sequence[File]) -> dict[str, File]:
     """The files that rows name, with their ending or without it, by the path in the row."""
-    by_name = {file.name: file for file in files}
+    by_name = {unicodedata.normalize("NFC", file.name): file for file in files} | {file.name: file for file in files}
     by_stem: dict[str, list[File]] = {}
     for file in files:
         by_stem.setdefault(str(PurePosixPath(file.name).with_suffix("")), []).append(file)
     found = {}
     for row in rows:
-        file = by_name.get(row.path)
+        file = by_name.get(row.path) or by_name.get(unicodedata.normalize("NFC", row.path))
         if file is None and len(same := by_stem.get(row.path, [])) == 1:
             file = same[0]
         if file is not None:
