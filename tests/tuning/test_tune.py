@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -447,6 +448,47 @@ def test_a_sweep_of_which_nothing_came_does_not_block_its_folder(tmp_path: Path)
         ledger.keep_checkpoints(0, {"1.npz": b""})
     with pytest.raises(RunError, match="already holds a sweep"), ledger.begin({"space": "b"}, resume=False):
         pass
+
+
+def test_a_sweep_that_was_killed_at_its_start_does_not_block_its_folder(tmp_path: Path) -> None:
+    half = tmp_path / ".tune.json.0123456789abcdef.tmp"
+    half.write_text("{")
+    (tmp_path / ".lock").touch()
+    with Ledger(tmp_path).begin({"space": "a"}, resume=False):
+        assert not half.exists()
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep with three trials."""
+    return rudel.tune(bowl, {"x": "0.0..1.0"}, trials=3, run=tmp_path_factory.mktemp("swept") / "sweep").path
+
+
+@pytest.mark.parametrize("name", ["tune.json", "trials.jsonl", "study.log"])
+@pytest.mark.parametrize("left", [b"", b"{\xff}\n", b"[1]\n"])
+def test_a_damaged_record_is_named_and_no_trial_is_lost(swept: Path, tmp_path: Path, name: str, left: bytes) -> None:
+    shutil.copytree(swept, tmp_path / "sweep")
+    (tmp_path / "sweep" / name).write_bytes(left)
+    kept = [tmp_path / "sweep" / "trials.jsonl", tmp_path / "sweep" / "best" / "found.txt"]
+    before = [path.read_bytes() for path in kept]
+    with pytest.raises(RunError, match=r"(study\.log|tune\.json|trials\.jsonl) cannot be read"):
+        rudel.tune(bowl, {"x": "0.0..1.0"}, trials=4, run=tmp_path / "sweep", resume=True)
+    assert [path.read_bytes() for path in kept] == before
+
+
+def test_checkpoints_of_a_trial_are_never_newer_than_its_best_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = []
+    replace = Path.replace
+
+    def noting(path: Path, target: Path) -> Path:
+        places.append(target.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", noting)
+    Ledger(tmp_path).keep_checkpoints(0, {"step-2.npz": b"s", "best-2.npz": b"b"})
+    assert places == ["best-2.npz", "step-2.npz"]
 
 
 def test_choices_among_lists(tmp_path: Path) -> None:

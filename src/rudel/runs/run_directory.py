@@ -262,7 +262,7 @@ def create(path: Path, resume: bool) -> RunDirectory:
         ) from error
     try:
         check_free(path, resume)
-        _remove_leftovers(path)
+        remove_leftovers(path)
     except RunError:
         os.close(lock)
         raise
@@ -332,8 +332,8 @@ def _check_own(path: Path) -> None:
         )
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Removes what a killed training had half written, beside its final place."""
+def remove_leftovers(path: Path) -> None:
+    """Removes what a killed training had half written, beside its final place, from a directory whose lock is held."""
     with writing(path):
         for leftover in (*path.glob(f".*.{_TOKEN}.tmp"), *path.glob(f"checkpoints/.*.{_TOKEN}.tmp")):
             leftover.unlink()

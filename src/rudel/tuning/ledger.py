@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError, option
-from rudel.files import remove_torn_line, write_json
-from rudel.runs.run_directory import finite, take_lock, writing
+from rudel.files import remove_torn_line, write_json, written_together
+from rudel.runs.run_directory import finite, remove_leftovers, take_lock, writing
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,8 @@ class Ledger:
             OptionError: the sweep in it is another one.
         """
         now = json.loads(json.dumps(finite(settings)))
-        inside = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-        if inside - {".lock"} and self._settings.name not in inside:
-            raise RunError(
-                f"{self.path} holds something that is not a sweep: give another folder with {option('run')}."
-            )
         try:
+            self._check_own()
             self.path.mkdir(parents=True, exist_ok=True)
             lock = take_lock(self.path)
         except OSError as error:
@@ -87,6 +83,7 @@ class Ledger:
                 f"The folder {self.path} cannot be written ({error.strerror}): give another with {option('run')}."
             ) from error
         try:
+            remove_leftovers(self.path)
             before = self._before(resume)
             for name in now:
                 if name in before and name != "trials" and before[name] != now[name]:
@@ -105,13 +102,16 @@ class Ledger:
         path = self.path / "trials.jsonl"
         with writing(self.path):
             remove_torn_line(path)
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
-        return [Ended(**json.loads(line)) for line in lines]
+        with self._reading(path):
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+            return [Ended(**json.loads(line)) for line in lines]
 
     def add(self, trial: Ended) -> None:
         """Keeps that a trial has ended, and drops its checkpoints."""
         with writing(self.path), (self.path / "trials.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(asdict(trial)), ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # Optuna's journal, which is told next, outlives a power cut, too
         shutil.rmtree(self._folder(trial.number), ignore_errors=True)
 
     def checkpoints(self, number: int) -> dict[str, bytes]:
@@ -119,13 +119,14 @@ class Ledger:
         return {path.name: path.read_bytes() for path in self._folder(number).glob("*.npz")}
 
     def keep_checkpoints(self, number: int, files: Mapping[str, bytes]) -> None:
-        """Keeps these in the place of older ones."""
+        """Keeps these in the place of older ones; the best weights get there first, of which the checkpoint speaks."""
         folder = self._folder(number)
+        names = sorted(files)
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
-            for name, content in files.items():
-                (folder / f".{Path(name).name}.tmp").write_bytes(content)
-                (folder / f".{Path(name).name}.tmp").replace(folder / Path(name).name)
+            with written_together([folder / Path(name).name for name in names]) as places:
+                for name, file in zip(names, places, strict=True):
+                    file.write(files[name])
         for path in folder.glob("*.npz"):
             if path.name not in files:
                 path.unlink()
@@ -157,7 +158,36 @@ class Ledger:
                 f"{self.path} already holds a sweep: add {option('resume', True)} to continue it, or give another "
                 f"folder with {option('run')}."
             )
-        return json.loads(self._settings.read_text(encoding="utf-8"))
+        with self._reading(self._settings):
+            return dict(json.loads(self._settings.read_text(encoding="utf-8")))
+
+    def _check_own(self) -> None:
+        """Refuses a folder of something else; what a sweep that was killed at its start had half written is none.
+
+        Raises:
+            RunError: it is one.
+            OSError: it cannot be read.
+        """
+        inside = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        own = (".lock", f".{self._settings.name}.")
+        if self._settings.name not in inside and not all(name.startswith(own) for name in inside):
+            raise RunError(
+                f"{self.path} holds something that is not a sweep: give another folder with {option('run')}."
+            )
+
+    @contextlib.contextmanager
+    def _reading(self, path: Path) -> Iterator[None]:
+        """Makes one sentence of a record that is damaged.
+
+        Raises:
+            RunError: names it.
+        """
+        try:
+            yield
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(
+                f"{path} cannot be read ({error}): the sweep is damaged; begin another with {option('run')}."
+            ) from error
 
     @property
     def _settings(self) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.counted_context import CountedContext
-from rudel.errors import OptionError
+from rudel.errors import OptionError, RunError, option
 from rudel.files import remove_torn_line
 from rudel.runs.run_directory import writing
 from rudel.tuning.ledger import Ended
@@ -64,6 +64,9 @@ def open_study(
 
     Returns:
         The study, and the trials that were running when the sweep was interrupted, with what is known of each.
+
+    Raises:
+        RunError: the journal cannot be written, is damaged, or lacks trials that have ended.
     """
     from optuna import Trial, create_study
     from optuna.storages import JournalStorage
@@ -77,15 +80,23 @@ def open_study(
             with writing(journal.parent):
                 super().append_logs(logs)
 
-    with writing(journal.parent):
-        remove_torn_line(journal)  # Optuna reads none after it
-        journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)  # of a sweep that was killed while it wrote
-        storage = JournalStorage(Journal(str(journal)))
-    study = create_study(
-        storage=storage, study_name=_NAME, direction=direction, load_if_exists=True, sampler=sampler, pruner=pruner
-    )
-    of_study, known = storage.get_study_id_from_name(_NAME), {trial.number: trial for trial in ended}
-    running = []
+    known = {trial.number: trial for trial in ended}
+    try:
+        with writing(journal.parent):
+            remove_torn_line(journal)  # Optuna reads none after it
+            journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)  # of a sweep that was killed in writing
+            storage = JournalStorage(Journal(str(journal)))
+        study = create_study(
+            storage=storage, study_name=_NAME, direction=direction, load_if_exists=True, sampler=sampler, pruner=pruner
+        )
+        listed = {trial.number: trial.state for trial in study.get_trials(deepcopy=False)}
+        if not {number for number, state in listed.items() if state.is_finished()} <= known.keys() <= listed.keys():
+            raise ValueError("it has other trials than trials.jsonl")
+    except (ValueError, KeyError, TypeError) as error:  # by what is damaged
+        raise RunError(
+            f"{journal} cannot be read ({error}): the sweep is damaged; begin another with {option('run')}."
+        ) from error
+    of_study, running = storage.get_study_id_from_name(_NAME), []
     for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if frozen.number in known:
             tell(study, known[frozen.number])
