@@ -6,6 +6,7 @@ import re
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,13 +78,14 @@ def name_of(model: "keras.Model", about: Mapping[str, Any]) -> str:
 
 
 def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses to resume another training than the one that was begun.
+    """Refuses to resume another training than the one that was begun; the file of a recipe may have moved.
 
     Raises:
         RunError: names what differs.
     """
     if "recipe" in before:
-        before = {**before, "recipe": current_name(before["recipe"])}
+        before = {**before, "recipe": Path(current_name(before["recipe"])).name}
+        now = {**now, "recipe": Path(now["recipe"]).name}
     for name, value in now.items():
         if name in before and before[name] != value:
             raise RunError(

@@ -12,6 +12,8 @@ import rudel
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, RunError
 from rudel.runs import run_directory
+from rudel.runs.run_directory import RunDirectory
+from rudel.runs.run_identity import check_same
 from rudel.runs.tensorboard import Board
 
 keras = keras_on_jax()
@@ -82,6 +84,13 @@ def test_what_a_killed_training_leaves_is_no_hindrance(tmp_path: Path) -> None:
     assert files(again.path) == {".lock": ""}
     assert not (again.path / ".model.ab12cd_8").exists()
     again.release()
+
+
+def test_the_file_of_a_recipe_may_have_moved_and_may_not_be_another(tmp_path: Path) -> None:
+    run, before = RunDirectory(tmp_path), {"recipe": "/home/old/project/rings.py"}
+    check_same(run, before, {"recipe": "/root/project/rings.py"})
+    with pytest.raises(RunError, match=r"was begun with recipe 'rings\.py', and this is 'moons\.py'"):
+        check_same(run, before, {"recipe": "/home/old/project/moons.py"})
 
 
 def test_a_training_may_change_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
