@@ -85,19 +85,26 @@ def path_of(run: Path, step: int) -> Path:
     return run / FOLDER / f"step-{step:010d}.npz"
 
 
+def any_in(run: Path) -> bool:
+    """Whether a run directory has a checkpoint, readable or not; for those who do not hold its lock."""
+    return bool(_files(run))
+
+
 def newest(run: Path) -> Checkpoint | None:
-    """The newest readable checkpoint of a run directory, or None where there is none at all.
+    """The newest readable checkpoint of a run directory whose lock is held, or None where there is none at all.
 
     Newer ones that are damaged are removed, with a warning, so that they are not taken for progress again.
 
     Raises:
-        CheckpointError: there are checkpoints, and none can be read.
+        CheckpointError: there are checkpoints, and none can be read; or the system refuses to open one.
     """
     damaged: list[Path] = []
     for path in _files(run):
         try:
             found = load(path)
-        except CheckpointError:
+        except CheckpointError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
             damaged.append(path)
             continue
         for broken in damaged:

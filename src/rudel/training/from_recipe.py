@@ -140,7 +140,7 @@ def train_recipe(
     directory = path_of(run)
     if resume and run is None:
         raise OptionError(f"Which run is to be resumed? Name its directory with {option('run')}.")
-    if resume and directory is not None and checkpoints.newest(directory):
+    if resume and directory is not None and checkpoints.any_in(directory):
         start_from = None  # the checkpoint has the weights
     recipe_request = RecipeRequest(
         recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress, start_from

@@ -61,6 +61,15 @@ def test_passes_over_a_damaged_one_and_removes_it(tmp_path: Path, damage: str) -
     assert not path.exists()
 
 
+def test_one_that_the_system_refuses_to_open_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, made(1))
+    refused = checkpoint.path_of(tmp_path, 2)
+    refused.mkdir()
+    with pytest.raises(CheckpointError, match=r"step-0000000002\.npz cannot be read \(.*Is a directory"):
+        checkpoint.newest(tmp_path)
+    assert refused.exists()
+
+
 def test_damage_to_all_is_not_taken_for_a_new_run(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, made(1)).write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"No checkpoint in .* can be read"):

@@ -11,7 +11,8 @@ import pytest
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, RunError
-from rudel.runs import run_directory
+from rudel.runs import checkpoint, run_directory
+from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
 from rudel.runs.run_identity import check_same
 from rudel.runs.tensorboard import Board
@@ -84,6 +85,18 @@ def test_what_a_killed_training_leaves_is_no_hindrance(tmp_path: Path) -> None:
     assert files(again.path) == {".lock": ""}
     assert not (again.path / ".model.ab12cd_8").exists()
     again.release()
+
+
+def test_a_run_in_use_is_not_touched_by_another_that_would_resume_it(tmp_path: Path) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+    run.write_config({"recipe": "sine"})
+    checkpoint.save(run.path, Checkpoint(1, {}, {}))
+    being_removed = checkpoint.path_of(run.path, 2)
+    being_removed.touch()
+    with pytest.raises(RunError, match="Another training is using the run directory"):
+        rudel.train_recipe("sine", epochs=1, run=run.path, resume=True)
+    assert being_removed.exists()
+    run.release()
 
 
 def test_the_file_of_a_recipe_may_have_moved_and_may_not_be_another(tmp_path: Path) -> None:
