@@ -288,6 +288,33 @@ convert({str(drawn)!r}, {str(folder)!r}, shards=3, progress=progress)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in converted.path.iterdir())
 
 
+@pytest.mark.parametrize("renamed", [1, 2, 3])
+def test_a_conversion_that_was_killed_between_two_files_goes_on(
+    drawn: Path, converted: Converted, tmp_path: Path, renamed: int
+) -> None:
+    folder = tmp_path / "records"
+    program = f"""
+import os, signal, sys
+from rudel.data.images.convert import convert
+
+left = [{renamed}]
+
+def hook(event, arguments):
+    if event == "os.rename":
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+convert({str(drawn)!r}, {str(folder)!r}, shards=3)
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    convert(drawn, folder, shards=3)
+    assert contents_of(folder) == contents_of(converted.path)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in converted.path.iterdir())
+
+
 def test_ctrl_c_says_how_far_it_came(drawn: Path, tmp_path: Path) -> None:
     def progress(done: int, total: int) -> None:
         if done > total // 2:

@@ -27,7 +27,7 @@ from rudel.data.images.image_sources import Labelled
 from rudel.data.images.record import record_of
 from rudel.data.images.shard_plan import Shard
 from rudel.data.images.stores import MOST_BYTES, File, Store
-from rudel.files import write_json, written_atomically
+from rudel.files import json_bytes, write_json, written_together
 
 _PIECE_FILES, _PIECE_BYTES = 64, 2_000_000
 
@@ -114,7 +114,7 @@ def make_shard(
     ahead: int,
     report: Callable[[int], None],
 ) -> Made:
-    """Writes a shard, and a note of what it was made of.
+    """Writes a note of what a shard was made of, and the shard, which is never there without its note.
 
     Args:
         folder: to write to.
@@ -137,7 +137,8 @@ def make_shard(
     def work(piece: Sequence[Labelled]) -> list[_Result | LeftOut]:
         return _made(piece, store, classes, examine)
 
-    with written_atomically(folder / shard.file) as file:
+    place = folder / shard.file
+    with written_together([_note(folder, shard.file), place], replaced=[place]) as (note, file):
         for results in _in_order(work, _pieces(shard.files), threads, ahead):
             kept = [result for result in results if isinstance(result, _Result)]
             file.writelines(result.record for result in kept)
@@ -147,9 +148,9 @@ def make_shard(
             changes.update(change for result in kept for change in result.changes)
             left_out += [result for result in results if isinstance(result, LeftOut)]
             report(len(results))
-    counted = dict(sorted(labels.items())), dict(sorted(changes.items()))
-    made = Made(shard.file, shard.split, size, records, *counted, tuple(left_out), shard.made_of)
-    write_note(folder, made)
+        counted = dict(sorted(labels.items())), dict(sorted(changes.items()))
+        made = Made(shard.file, shard.split, size, records, *counted, tuple(left_out), shard.made_of)
+        note.write(json_bytes(made.document()))
     return made
 
 
