@@ -78,6 +78,7 @@ def test_commands(rudel: Callable[..., Any], tmp_path: Path, arguments: tuple[st
         ("    net.compile", "    #", "is not compiled"),
         ("    return net", "    pass", "returns nothing: let it return a keras.Model"),
         ("return rudel.Dataset(", "return (", "returns something of type Examples: let it return a rudel.Dataset"),
+        ("rudel.Examples(", "(", "whose `train` is something of type tuple: let it be a rudel.Examples(x, y)"),
         ("import keras,", "import kerass,", "cannot be imported in line 2: ModuleNotFoundError: No module"),
         ("np.zeros(64, ", "np.zeros(65, ", "`x` has 64, `y` has 65"),
         ("np.zeros(64, ", "np.full(64, 2, ", "label 2 of example 0"),

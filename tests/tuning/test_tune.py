@@ -536,6 +536,24 @@ def test_the_final_training_follows_the_best_settings(tmp_path: Path) -> None:
         (final / "note").touch()
 
 
+@pytest.mark.parametrize("killed", ["before the old one moved", "between", "before the old one was removed"])
+def test_a_final_training_that_was_killed_as_it_took_its_place_is_there_in_the_end(tmp_path: Path, killed: str) -> None:
+    (tmp_path / "tune.json").write_text(
+        json.dumps({"data": None, "epochs": None, "steps": 1, "batch_size": None, "fixed": {"net": "small"}})
+    )
+    final, new = tmp_path / "final", tmp_path / ".new" / "final"
+    train_final("sine", Tuned(tmp_path, "loss", {"lr": 0.25}, 1.0, None, ()))
+    (final / "trained.txt").touch()
+    new.parent.mkdir()
+    final.rename(final if killed == "before the old one was removed" else new)
+    old = final if killed == "before the old one moved" else new.with_name("old")
+    old.mkdir()
+    (old / "metrics.jsonl").touch()  # what is left of it
+    assert train_final("sine", Tuned(tmp_path, "loss", {"lr": 0.25}, 1.0, None, ())).path == final
+    assert (final / "trained.txt").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["final", "tune.json"]
+
+
 def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Client, tmp_path: Path) -> None:
     steps = tmp_path / "steps"
     killed = tmp_path / "killed"

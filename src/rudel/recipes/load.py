@@ -105,6 +105,12 @@ class Recipe:
         dataset = self._call("data", settings, given)
         if not isinstance(dataset, Dataset):
             raise RecipeError(f"`data` in {self.path} returns {_kind(dataset)}: let it return a rudel.Dataset.")
+        for name, part in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
+            if not hasattr(part, "subset") and (part is not None or name == "train"):
+                raise RecipeError(
+                    f"`data` in {self.path} returns a Dataset whose `{name}` is {_kind(part)}: let it be a "
+                    "rudel.Examples(x, y), or a stream."
+                )
         return dataset
 
     @property

@@ -37,16 +37,20 @@ def train_final(recipe: str, tuned: Tuned, **where: Any) -> TrainedRun:
     def train(path: Path) -> TrainedRun:
         return train_recipe(**arguments, **where, monitor=tuned.monitor, run=path, resume=True)
 
-    final, new = tuned.path / "final", tuned.path / ".new" / "final"
-    if _is_free(final, arguments):
-        return train(final)
-    if not _is_free(new, arguments):
-        shutil.rmtree(new)
+    final, fresh = tuned.path / "final", tuned.path / ".new"
+    new, old = fresh / "final", fresh / "old"
+    has_new = bool(RunDirectory(new).read_config()) and _is_free(new, arguments)
+    if not has_new:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if _is_free(final, arguments):
+            return train(final)
     trained = train(new)
     with writing(tuned.path):
-        shutil.rmtree(final)
+        shutil.rmtree(old, ignore_errors=True)
+        if final.exists():
+            final.rename(old)
         new.rename(final)
-        new.parent.rmdir()
+        shutil.rmtree(fresh)
     return replace(trained, path=final)
 
 
