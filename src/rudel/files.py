@@ -98,6 +98,20 @@ def written_together(paths: Sequence[Path], replaced: Iterable[Path] = ()) -> It
     _flush_folder(paths[0].parent)
 
 
+def flush(path: Path) -> None:
+    """Flushes a file, or a folder with all that is in it, to the disk.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    for each in (path, *path.rglob("*")):
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def remove_torn_line(path: Path) -> None:
     """Removes a last line that was cut short by a full disk or a killed process; there need be no file.
 

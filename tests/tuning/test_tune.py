@@ -9,6 +9,7 @@ import pickle
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -489,6 +490,31 @@ def test_checkpoints_of_a_trial_are_never_newer_than_its_best_weights(
     monkeypatch.setattr(Path, "replace", noting)
     Ledger(tmp_path).keep_checkpoints(0, {"step-2.npz": b"s", "best-2.npz": b"b"})
     assert places == ["best-2.npz", "step-2.npz"]
+
+
+def test_the_best_is_whole_when_the_sweep_is_killed_as_another_takes_its_place(tmp_path: Path) -> None:
+    program = f"""
+import io, os, signal, sys, zipfile
+from pathlib import Path
+from rudel.tuning.ledger import Ledger
+
+def keep(content):
+    with zipfile.ZipFile(archive := io.BytesIO(), "w") as packed:
+        packed.writestr("config.json", content)
+        packed.writestr("model.keras", content)
+    Ledger(Path({str(tmp_path)!r})).keep_best(archive.getvalue())
+
+def hook(event, arguments):
+    if event == "os.remove":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+keep("old")
+sys.addaudithook(hook)
+keep("new")
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.read_text() for path in sorted((tmp_path / "best").iterdir())] == ["new", "new"]
 
 
 def test_choices_among_lists(tmp_path: Path) -> None:

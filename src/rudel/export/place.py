@@ -1,13 +1,13 @@
 """The place of an export: beside its final place first, and there by a rename, wholly or not at all."""
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from rudel.errors import ExportError, option
+from rudel.files import flush
 
 
 def check_free(out: Path) -> None:
@@ -56,12 +56,7 @@ def put(made: Path, out: Path) -> None:
         ExportError: something has come there meanwhile.
         OSError: the disk is full, or the folder cannot be written.
     """
-    for path in [made, *made.rglob("*")] if made.is_dir() else [made]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    flush(made)
     check_free(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     if made.is_file() and out.is_dir():

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError, option
-from rudel.files import remove_torn_line, write_json, written_together
+from rudel.files import flush, remove_torn_line, write_json, written_together
 from rudel.runs.run_directory import finite, remove_leftovers, take_lock, writing
 
 
@@ -132,15 +132,19 @@ class Ledger:
                 path.unlink()
 
     def keep_best(self, archive: bytes) -> None:
-        """Replaces the best trial by what is in this archive."""
-        new, best = self.path / ".best.tmp", self.path / "best"
+        """Replaces the best trial by what is in this archive; either is whole, whenever the process is killed."""
+        new, old, best = self.path / ".best.tmp", self.path / ".best.old", self.path / "best"
         with writing(self.path):
             shutil.rmtree(new, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
             new.mkdir()
             with zipfile.ZipFile(io.BytesIO(archive)) as packed:  # whose names cannot lead out of the folder
                 packed.extractall(new)
-            shutil.rmtree(best, ignore_errors=True)
+            flush(new)
+            if best.exists():
+                best.rename(old)
             new.rename(best)
+            shutil.rmtree(old, ignore_errors=True)
 
     def _folder(self, number: int) -> Path:
         return self.path / "trials" / str(number)
