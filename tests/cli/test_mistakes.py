@@ -1,7 +1,10 @@
 """Every mistake of a user's is one sentence and exit code 2, and leaves nothing behind."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,3 +204,15 @@ class TestRuns:
 
     def test_json_stays_json(self, trained: Callable[..., Any]) -> None:
         assert json.loads(trained("evaluate", "r", "--json").out)["examples"] == 359
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="privileges of Linux")
+def test_what_this_user_may_not_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0)
+    like_others = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    command = [*like_others, sys.executable, "-m", "rudel", "serve", "run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    (tmp_path / "run").chmod(0o700)
+    words = "run/config.json cannot be used (Permission denied): change its permissions, or give another path."
+    assert (done.returncode, done.stderr) == (2, f"Error: {words}\n")

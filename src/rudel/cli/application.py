@@ -150,6 +150,8 @@ def _sentence(error: OSError) -> str | None:
         return f"The output cannot be written ({error.strerror}): make room, or send it elsewhere."
     if error.errno == errno.ENAMETOOLONG:
         return f"The path {error.filename} is too long: give another one."
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"{error.filename} cannot be used ({error.strerror}): change its permissions, or give another path."
     if error.errno == errno.ENOENT and _is_nowhere():
         return _NOWHERE
     return None

@@ -416,7 +416,9 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return found
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror}): repair that, and try again.") from error
+    except ValueError as error:
         raise RunError(
             f"{path} cannot be read ({error}): the run is damaged; train it again into another directory."
         ) from error

@@ -99,6 +99,12 @@ def test_a_run_in_use_is_not_touched_by_another_that_would_resume_it(tmp_path: P
     run.release()
 
 
+def test_a_file_that_the_system_refuses_is_not_said_to_be_damaged(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").mkdir()
+    with pytest.raises(RunError, match=r"summary\.json cannot be read \(Is a directory\): repair that, and try again"):
+        RunDirectory(tmp_path).read_summary()
+
+
 def test_the_file_of_a_recipe_may_have_moved_and_may_not_be_another(tmp_path: Path) -> None:
     run, before = RunDirectory(tmp_path), {"recipe": "/home/old/project/rings.py"}
     check_same(run, before, {"recipe": "/root/project/rings.py"})
