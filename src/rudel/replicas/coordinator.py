@@ -134,24 +134,24 @@ class Coordinator:
         """
         team, joining, first = self._team, self._joining, self.state.round
         members = [member for member in team.members.values() if not member.standby]
-        joined = await asyncio.gather(*(joining.call_to_join(m, first, []) for m in members), return_exceptions=True)
-        team.began = time.perf_counter()
-        for member, error in zip(members, joined, strict=True):
-            if error is not None and not isinstance(error, TRANSPORT_ERRORS):
-                raise error
-            if member.lost or error is not None:
-                member.lost = False
-                await team.lose(member, error)
-        for member in team.members.values():
-            if member.standby:
-                team.report_standby(member)
-        self._leader.plan_first(first)
-        for member in members:
-            if member.active:
-                joining.begin_to_follow(member, first)
-        team.spawn(joining.watch())
-        team.spawn(self._keep_even())
         try:
+            joined = await asyncio.gather(*(joining.call_to_join(m, first, []) for m in members), return_exceptions=True)
+            team.began = time.perf_counter()
+            for member, error in zip(members, joined, strict=True):
+                if error is not None and not isinstance(error, TRANSPORT_ERRORS):
+                    raise error
+                if member.lost or error is not None:
+                    member.lost = False
+                    await team.lose(member, error)
+            for member in team.members.values():
+                if member.standby:
+                    team.report_standby(member)
+            self._leader.plan_first(first)
+            for member in members:
+                if member.active:
+                    joining.begin_to_follow(member, first)
+            team.spawn(joining.watch())
+            team.spawn(self._keep_even())
             await self._leader.lead()
         finally:
             await team.end()

@@ -115,7 +115,16 @@ def test_nobody_waits_for_one_that_falls_silent_and_it_is_found_again(
     assert not training.log.events("joining"), "its program and its data are still there"
 
 
-def test_a_killed_worker_takes_part_again_when_it_is_back(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
+def test_a_killed_worker_takes_part_again_when_it_is_back(
+    crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaders, lead = [], arrival_leader.ArrivalLeader.lead
+
+    async def noted(self: Any) -> None:
+        leaders.append(self)
+        await lead(self)
+
+    monkeypatch.setattr(arrival_leader.ArrivalLeader, "lead", noted)
     training = directed(
         lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy="async", **more)
     )
@@ -124,6 +133,7 @@ def test_a_killed_worker_takes_part_again_when_it_is_back(crew: Any, classifier:
     lost = training.until(lambda log: log.events("lost"))[0]
     assert lost["host"] == "a"
     training.more_rounds(5, {"b"})
+    assert set(leaders[0]._held) == {"b"}, "the weights of one that is gone take no memory"
     crew.start("a", wait=False)
     joined = training.until(lambda log: log.events("joined"))[0]
     training.until(lambda log: sum("a" in line["hosts"] for line in log.after(joined)) > 5)

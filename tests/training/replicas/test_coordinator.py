@@ -259,6 +259,21 @@ def slowed(crew: Any, name: str, share: float) -> Iterator[None]:
         thread.join()
 
 
+def test_a_worker_that_cannot_begin_leaves_no_thread_behind(
+    crew: Any, classifier: Any, many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(self: Any, member: Any, number: int, merges: Any) -> None:
+        raise ClusterError(f"{member.name} has no room.")
+
+    monkeypatch.setattr(joining.Joining, "call_to_join", refused)
+    with pytest.raises(ClusterError, match="a has no room"):
+        rudel.fit(classifier(), *many, steps=64, client=crew.client)
+    for thread in threading.enumerate():
+        if thread.name.startswith("rudel-arithmetic"):
+            thread.join(5)
+            assert not thread.is_alive()
+
+
 def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
     options = Diloco(round_steps=2048)
     model = classifier()

@@ -107,6 +107,8 @@ class ArrivalLeader:
                 alone_since = alone_since or now
                 team.check_patience(now - alone_since, self._task.patience, self._task.to_continue)
             self._report_arrivals(REPORT_SECONDS)
+            there = {member.name for member in team.members.values() if member.active or member.joining}
+            self._held = {name: held for name, held in self._held.items() if name in there}
             async with team.changed:
                 team.changed.notify_all()  # there may be work now for replicas that have none
                 with contextlib.suppress(TimeoutError):
