@@ -194,6 +194,21 @@ def test_closing_waits_for_what_was_begun() -> None:
     run(test)
 
 
+def test_closing_waits_for_all_batches_of_a_large_request() -> None:
+    async def test(model: Model, make: Any) -> None:
+        batcher = make(batch=2)
+        model.gate.clear()
+        answer = ask(batcher, *range(5))
+        await begun(model)
+        closing = asyncio.ensure_future(batcher.finish())
+        model.gate.set()
+        await closing
+        assert model.batches == [2, 2, 1]
+        assert values([await answer]) == [[0, 2, 4, 6, 8]]
+
+    run(test)
+
+
 def test_what_comes_when_all_was_finished_is_computed() -> None:
     async def test(model: Model, make: Any) -> None:
         batcher = make()

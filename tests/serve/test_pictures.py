@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rudel.data.photographs import FORMATS
 from rudel.serve.access_log import AccessLog
 from rudel.serve.application import Application
 from rudel.serve.guard import Guard
@@ -114,11 +115,15 @@ def test_bytes_of_the_open_inference_protocol_too() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "media_type"),
-    [("WEBP", "image/webp"), ("JPEG", "image/jpg"), ("JPEG", "image/jpeg"), ("PNG", "image/png")],
+    [("JPEG", "image/jpg"), *((kind, f"image/{kind.lower()}") for kind in FORMATS)],
 )
 def test_a_photograph_is_a_body_as_it_is_a_text(kind: str, media_type: str) -> None:
     file = io.BytesIO()
     Image.new("L", (8, 8), 255).save(file, kind)
+    for read_image in (None, lambda image: np.asarray(image.convert("L"))):
+        decode = reader(SIGNATURE, read_image)
+        assert decode
+        assert decode(file.getvalue(), lambda pixels: None).max() == 255
     served = Served(Limits())
     answer = served.ask(file.getvalue(), media_type=media_type)
     assert answer == served.ask(rows(file.getvalue())) == (200, {"predictions": [[255.0]]})
@@ -147,7 +152,8 @@ def test_a_model_that_decodes_images_gets_them_as_they_are() -> None:
     served = Served(Limits(), FILES)
     assert served.ask(rows(content, b"of another format")) == (200, {"predictions": [[len(content)], [17]]})
     status, answer = served.ask(rows(b"\xff\xd8\xff"))
-    assert (status, answer["error"]) == (400, "The picture is not a WebP, JPEG or PNG file that can be read.")
+    unread = "The picture is not a JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF file that can be read."
+    assert (status, answer["error"]) == (400, unread)
 
 
 def test_a_body_of_picture_bombs_is_refused_by_the_server(server: Any) -> None:

@@ -78,7 +78,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
         ("/v1/models/quick:predict", {"instances": [{"b64": "data:image/png;base64,iV"}]}, 400, "follows the comma"),
         ("/v1/models/quick:classify", b"\xff\xd8\xff", 415, "`Content-Type: image/jpeg`"),
         ("/v1/models/quick:predict", b"--2f1e\r\nContent-Disposition: form-data", 415, "send a file as it is"),
-        ("/v1/models/quick:predict", {"instances": [{"b64": "AAAA"}]}, 400, "JPEG or PNG"),
+        ("/v1/models/quick:predict", {"instances": [{"b64": "AAAA"}]}, 400, "JPEG, PNG, WebP"),
         ("/v1/models/nothing:predict", {"instances": [[1]]}, 404, "no model `nothing`: there are digits, pairs, quick"),
         ("/v1/models/..:predict", {"instances": [[1]]}, 404, "no model `..`"),
         ("/v1/models/..%2f..%2fetc:predict", {"instances": [[1]]}, 404, "nothing here"),
@@ -176,7 +176,8 @@ def damaged() -> bytes:
         (b"no picture", "png", 400, "picture"),
         (b"", "jpeg", 400, "picture"),
         (damaged(), "png", 400, "picture"),
-        (b"GIF89a", "gif", 415, "as image/webp, image/jpg, image/jpeg or image/png"),
+        (b"GIF89a", "gif", 400, "picture"),
+        (b"<svg/>", "svg+xml", 415, "image/jpeg, image/png, image/webp, image/avif, image/gif, image/bmp"),
     ],
 )
 def test_bad_pictures(server: Any, model: str, content: bytes, kind: str, status: int, words: str) -> None:
@@ -236,6 +237,18 @@ def test_no_http(server: Any) -> None:
     until(lambda: server.log.read_text().count("  400  -  ") > logged)
     *_, line = [line for line in server.log.read_text().splitlines() if "  400  -  " in line]
     assert line.endswith("This is no request of HTTP/1.1.")
+
+
+@pytest.mark.parametrize("first", [b"4\r\n[1,2\r\n", b""])
+def test_a_chunk_that_is_none(server: Any, first: bytes) -> None:
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port), LONG) as connection:
+        connection.sendall(head + first)
+        connection.sendall(b"no length\r\n")
+        with connection.makefile("rb") as file:
+            answer = file.read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b'{"error":"The body of the request is not one of HTTP/1.1."}')
 
 
 def test_headers_without_an_end(server: Any) -> None:

@@ -415,6 +415,46 @@ def test_targets_of_a_binary_loss_are_from_0_to_1(loss: Any) -> None:
     rudel.fit(model, x, mask, sample_weight=(np.arange(12) < 3).astype("float32").reshape(12, 1, 1), verbose=False)
 
 
+@pytest.mark.parametrize("form", [dict, list])
+def test_the_labels_of_each_output_fit_its_loss(form: Any) -> None:
+    inputs, x = keras.Input((3,)), np.zeros((8, 3), np.float32)
+    outputs = [keras.layers.Dense(1, "sigmoid", name="mask")(inputs), keras.layers.Dense(3, name="kind")(inputs)]
+    losses = ["binary_crossentropy", keras.losses.SparseCategoricalCrossentropy(from_logits=True)]
+
+    def formed(mask: Any, kind: Any) -> Any:
+        return form(mask=mask, kind=kind) if form is dict else [mask, kind]
+
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", formed(*losses))
+    mask, kind = np.arange(8)[:, None] % 2, np.arange(8) % 3
+    names = ["'mask'", "'kind'"] if form is dict else ["0", "1"]
+    with pytest.raises(DataError, match=rf"target 255 of example 1 in training y\[{names[0]}\] is out of range"):
+        rudel.fit(model, x, formed(255 * mask, kind), verbose=False)
+    with pytest.raises(DataError, match=rf"label 3 of example 2 in evaluation y\[{names[1]}\] is out of range"):
+        rudel.evaluate(model, x, formed(mask, kind + 1))
+    with pytest.raises(DataError, match=rf"labels in training y\[{names[1]}\] have the shape \(8, 3\), one-hot"):
+        rudel.fit(model, x, formed(mask, np.eye(3)[kind]), verbose=False)
+    model.compile("sgd", formed("mse", losses[1]))
+    rudel.fit(model, x, formed(255 * mask, kind), verbose=False)
+
+
+def test_complex_numbers_keep_their_imaginary_part_or_are_refused() -> None:
+    z = np.full((4, 2), 1 + 2j, np.complex64)
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    with pytest.raises(DataError, match="The training x holds complex64 values, of which the model would compute with"):
+        rudel.fit(model, z, z.real, verbose=False)
+    with pytest.raises(DataError, match="The training y holds complex64"):
+        rudel.fit(model, z.real, z, verbose=False)
+    model(z.real)
+    for ask in (lambda: rudel.predict(model, z), lambda: rudel.evaluate(model, z, z.real)):
+        with pytest.raises(DataError, match="x holds complex64"):
+            ask()
+    given = keras.Input((2,), dtype="complex64")
+    model = keras.Model(given, keras.layers.Lambda(keras.ops.absolute, (2,), dtype="complex64")(given))
+    np.testing.assert_allclose(rudel.predict(model, z), np.abs(z), rtol=1e-6)
+
+
 def test_a_loss_of_the_users_own_may_be_called_as_a_binary_one_of_keras() -> None:
     def bce(y: Any, predicted: Any) -> Any:
         known: Any = keras.ops.cast(y >= 0, "float32")

@@ -1,6 +1,8 @@
 """Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import numpy as np
 from rudel.data.dataset import Arrays, Dataset, Examples, as_numbers, check_int32, check_unmasked, like
 from rudel.data.stream import Stream
 from rudel.errors import DataError
-from rudel.loop.classification import ignored_class
+from rudel.loop.model_names import names_of
 from rudel.loop.vocabulary import first_outside, lookups_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,30 @@ _BINARY_LOSSES = (
 )
 _ROUNDING = 1e-5
 """Targets of a binary loss may be so far outside 0 to 1, as scaling leaves them."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What one loss compares with an output.
+
+    Args:
+        name: what messages call the labels.
+        labels: (N, ...).
+        weight: of them in the loss; None for 1.
+        loss: as it was given to `compile`.
+        shape: of the output, with the batch; None where that is not known.
+    """
+
+    name: str
+    labels: np.ndarray
+    weight: Arrays
+    loss: Any
+    shape: Any
+
+    @property
+    def loss_name(self) -> str:
+        """See `_loss_name`."""
+        return _loss_name(self.loss)
 
 
 def as_examples(data: Any, what: str, text: bool = False) -> Examples:
@@ -81,18 +107,35 @@ def check_indices(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarra
 
 
 def check_inputs(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses whole numbers beyond 32 bits, and indices that are in no table; see `check_examples` for the arguments.
+    """Refuses complex numbers, whole ones beyond 32 bits, and indices that are in no table.
+
+    See `check_examples` for the arguments.
 
     Raises:
         DataError: names the first of them.
     """
-    for name, array in Examples(x).named_arrays():
+    _check_real(examples := Examples(x), model, what)
+    for name, array in examples.named_arrays():
         check_int32(array, f"{what} {name}")
     check_indices(x, model, what, numbers)
 
 
+def _check_real(examples: Examples, model: "keras.Model", what: str) -> None:
+    """Refuses complex numbers where Keras would drop their imaginary part: in labels, and in inputs of real numbers."""
+    from keras import Sequential
+
+    takes = getattr(model, "inputs", None) or (model.layers[:1] if isinstance(model, Sequential) else [])
+    is_real = {"x": bool(takes) and not any("complex" in str(each.dtype) for each in takes)}
+    for name, array in examples.named_arrays():
+        if array.dtype.kind == "c" and is_real.get(name[0], needs_targets(model)):
+            raise DataError(
+                f"The {what} {name} holds {array.dtype} values, of which the model would compute with the real part "
+                "alone: give real and imaginary parts as two columns, such as np.stack([z.real, z.imag], -1)."
+            )
+
+
 def check_examples(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses NaN, images of another size than the model's, indices and labels that it has no place for.
+    """Refuses NaN, complex numbers, images of another size than the model's, and indices and labels out of range.
 
     In a column of a table, NaN is a missing number.
 
@@ -107,6 +150,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     """
     from rudel.features.table_layer import columns_of
 
+    _check_real(examples, model, what)
     gaps = {f"x[{column.key!r}]" for column in columns_of(model) if column.gaps}
     for name, array in examples.named_arrays():
         check_int32(array, f"{what} {name}")
@@ -114,55 +158,89 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
             check_finite(array, f"{what} {name}", numbers)
     _check_size(examples.x, model, what)
     check_indices(examples.x, model, what, numbers)
-    _check_label_form(examples.y, model, what)
-    if _is_binary(model):
-        _check_binary(examples, model, what, numbers)
-    classes = _classes_of(model)
-    labels = examples.y
-    if classes is None or not isinstance(labels, np.ndarray):
+    for target in _targets(examples, model):
+        _check_label_form(target, what)
+        _check_binary(target, model, what, numbers)
+        _check_classes(target, model, what, numbers)
+
+
+def _targets(examples: Examples, model: "keras.Model") -> list[_Target]:
+    """The labels of each output with the loss that compares them; an output may have several, or none."""
+    y, loss, shapes = examples.y, getattr(model, "loss", None), getattr(model, "output_shape", None)
+    if isinstance(y, np.ndarray):
+        several = list(loss.values()) if isinstance(loss, Mapping) else loss
+        losses = several if isinstance(several, list | tuple) else [loss]
+        return [_Target("y", y, examples.sample_weight, each, shapes) for each in losses]
+    names = names_of(model, "outputs")
+    keys = list(y) if isinstance(y, Mapping) else range(len(y or ()))
+    targets = []
+    for place, key in enumerate(keys):
+        index = names.index(key) if key in names else place
+        name = names[index] if index < len(names) else key
+        weight, its_loss, shape = (_of_output(part, name, index) for part in (examples.sample_weight, loss, shapes))
+        targets.append(_Target(f"y[{key!r}]", y[key], weight, its_loss, shape))
+    return [target for target in targets if isinstance(target.labels, np.ndarray)]
+
+
+def _of_output(part: Any, name: Any, index: int) -> Any:
+    """What losses, weights or shapes have for one of several outputs; what is given once is for all."""
+    if isinstance(part, Mapping):
+        return part.get(name)
+    if isinstance(part, list | tuple):
+        return part[index] if index < len(part) else None
+    return part
+
+
+def _check_classes(target: _Target, model: "keras.Model", what: str, numbers: np.ndarray | None) -> None:
+    """Refuses labels that are not the number of a class."""
+    labels, shape = target.labels, target.shape
+    if target.loss_name not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
         return
+    classes = shape[-1]
     if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
-        raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
-    ignored = ignored_class(model)
+        raise DataError(
+            f"The labels in {what} {target.name} must be whole numbers for a sparse loss; give them as integers."
+        )
+    ignored = getattr(target.loss, "ignore_class", None)
     if ignored is not None:
         labels = np.where(labels == ignored, 0, labels)
-    labels = _counted(labels, examples.sample_weight, model)
+    labels = _counted(labels, target.weight, model)
     wrong = np.flatnonzero(
         (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
     )
     if len(wrong):
         value = labels[wrong[0]]
         raise DataError(
-            f"The label {value} of example {_number(wrong[0], numbers):,} in {what} y is out of range: the model has "
-            f"{classes} outputs, "
+            f"The label {value} of example {_number(wrong[0], numbers):,} in {what} {target.name} is out of range: the "
+            f"model has {classes} outputs, "
             f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
         )
 
 
-def _check_binary(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None) -> None:
+def _check_binary(target: _Target, model: "keras.Model", what: str, numbers: np.ndarray | None) -> None:
     """Refuses targets of a binary loss that are not from 0 to 1: the loss of a mask of 0 and 255 falls without end."""
-    labels = examples.y
-    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iuf" or not labels.size:
+    labels = target.labels
+    if not _is_binary(target.loss) or labels.dtype.kind not in "iuf" or not labels.size:
         return
     low, high = -_ROUNDING, 1 + _ROUNDING
     if labels.min() >= low and labels.max() <= high:
         return
-    labels = _counted(labels, examples.sample_weight, model).reshape(len(labels), -1)
+    labels = _counted(labels, target.weight, model).reshape(len(labels), -1)
     outside = (labels < low) | (labels > high)
     wrong = np.flatnonzero(outside.any(1))
     if len(wrong):
         value = labels[wrong[0]][outside[wrong[0]]][0]
         raise DataError(
-            f"The target {value:g} of example {_number(wrong[0], numbers):,} in {what} y is out of range: the loss "
-            f"{_loss_name(model)} takes numbers from 0 to 1; divide masks of 0 and 255 by 255, and call two classes 0 "
-            "and 1."
+            f"The target {value:g} of example {_number(wrong[0], numbers):,} in {what} {target.name} is out of range: "
+            f"the loss {target.loss_name} takes numbers from 0 to 1; divide masks of 0 and 255 by 255, and call two "
+            "classes 0 and 1."
         )
 
 
-def _is_binary(model: "keras.Model") -> bool:
-    """Whether the loss is a binary one of Keras; one of the user's own may be called so, and leave out labels of -1."""
-    module = getattr(getattr(model, "loss", None), "__module__", "keras.")  # a string has none
-    return module.startswith("keras.") and _loss_name(model) in _BINARY_LOSSES
+def _is_binary(loss: Any) -> bool:
+    """Whether a loss is a binary one of Keras; one of the user's own may be called so, and leave out labels of -1."""
+    module = getattr(loss, "__module__", "keras.")  # a string has none
+    return module.startswith("keras.") and _loss_name(loss) in _BINARY_LOSSES
 
 
 def _counted(labels: np.ndarray, weight: Arrays, model: "keras.Model") -> np.ndarray:
@@ -181,24 +259,25 @@ def _counted(labels: np.ndarray, weight: Arrays, model: "keras.Model") -> np.nda
     return np.where(weight.reshape(shape) == 0, 0, labels)
 
 
-def _check_label_form(labels: Arrays, model: "keras.Model", what: str) -> None:
+def _check_label_form(target: _Target, what: str) -> None:
     """Refuses one-hot labels where the loss takes integers, and integers where it takes one-hot labels."""
-    shape, loss = getattr(model, "output_shape", None), _loss_name(model)
-    if not isinstance(labels, np.ndarray) or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+    labels, shape, loss = target.labels, target.shape, target.loss_name
+    if not isinstance(shape, tuple) or not isinstance(shape[-1], int):
         return
     if (classes := shape[-1]) < 2:
         return
     wide = labels.ndim == len(shape) and labels.shape[-1] == classes
     if loss in _SPARSE_LOSSES and wide:
         raise DataError(
-            f"The labels in {what} y have the shape {labels.shape}, one-hot, and the loss {loss} takes integers: "
-            "compile with categorical_crossentropy, or give y.argmax(-1)."
+            f"The labels in {what} {target.name} have the shape {labels.shape}, one-hot, and the loss {loss} takes "
+            "integers: compile with categorical_crossentropy, or give y.argmax(-1)."
         )
     narrow = labels.ndim == len(shape) - 1 or (labels.ndim == len(shape) and labels.shape[-1] == 1)
     if loss in _ONE_HOT_LOSSES and narrow and labels.dtype.kind in "iub":
         raise DataError(
-            f"The labels in {what} y are integers of the shape {labels.shape}, and the loss {loss} takes one-hot "
-            f"labels: compile with sparse_categorical_crossentropy, or give keras.utils.to_categorical(y, {classes})."
+            f"The labels in {what} {target.name} are integers of the shape {labels.shape}, and the loss {loss} takes "
+            "one-hot labels: compile with sparse_categorical_crossentropy, or give keras.utils.to_categorical(y, "
+            f"{classes})."
         )
 
 
@@ -243,25 +322,17 @@ def _number(row: int | np.integer, numbers: np.ndarray | None) -> int:
     return int(row if numbers is None else numbers[row])
 
 
-def _classes_of(model: "keras.Model") -> int | None:
-    """The number of classes of a classifier with integer labels; None for every other model."""
-    shape = getattr(model, "output_shape", None)
-    if _loss_name(model) not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
-        return None
-    return shape[-1]
-
-
 def needs_targets(model: "keras.Model") -> bool:
     """Whether a model compares with targets: it has a loss, and its steps are Keras' own."""
     import keras
 
     own = [getattr(type(model), name) is getattr(keras.Model, name) for name in ("train_step", "compute_loss")]
-    return all(own) and bool(_loss_name(model))
+    return all(own) and bool(_loss_name(model.loss))
 
 
 def takes_one_hot(model: "keras.Model") -> bool:
     """Whether the loss of a model takes one-hot labels."""
-    return _loss_name(model) in _ONE_HOT_LOSSES
+    return _loss_name(getattr(model, "loss", None)) in _ONE_HOT_LOSSES
 
 
 def _makes_masks(model: "keras.Model") -> bool:
@@ -273,9 +344,8 @@ def _makes_masks(model: "keras.Model") -> bool:
     return any(isinstance(layer, Masking) or getattr(layer, "mask_zero", False) for layer in layers_of(model))
 
 
-def _loss_name(model: "keras.Model") -> str:
-    """The name of the loss as it was given to `compile`: of a function, a class or a string; "" for several."""
-    loss = getattr(model, "loss", None)
+def _loss_name(loss: Any) -> str:
+    """The name of a loss as it was given to `compile`: of a function, a class or a string; "" for None."""
     name = loss if isinstance(loss, str) else type(loss).__name__ if loss is not None else ""
     return getattr(loss, "__name__", name)
 

@@ -287,9 +287,9 @@ def evaluate(
         raise DataError("There is nothing to evaluate on: the stream has no examples.")
     batch_size = batch_size_of(model, batch_size)
     first = examples.first if isinstance(examples, BatchStream) else examples.take(slice(0, batch_size))
-    model_state.build(model, (first.x, first.y, first.sample_weight))
     if isinstance(examples, Examples):
         check_examples(examples, model, "evaluation")
+    model_state.build(model, (first.x, first.y, first.sample_weight))
     state = model_state.read(model)
     evaluator = make_evaluator(model, state, examples, batch_size)
     metrics = evaluator.run(state)

@@ -135,7 +135,8 @@ class Coordinator:
         team, joining, first = self._team, self._joining, self.state.round
         members = [member for member in team.members.values() if not member.standby]
         try:
-            joined = await asyncio.gather(*(joining.call_to_join(m, first, []) for m in members), return_exceptions=True)
+            calls = (joining.call_to_join(member, first, []) for member in members)
+            joined = await asyncio.gather(*calls, return_exceptions=True)
             team.began = time.perf_counter()
             for member, error in zip(members, joined, strict=True):
                 if error is not None and not isinstance(error, TRANSPORT_ERRORS):

@@ -106,7 +106,8 @@ class Batcher:
 
     async def finish(self) -> None:
         """Waits until every job is answered; one that a request brings later is computed, too."""
-        await asyncio.gather(*(job.answer for job in self._unanswered()), return_exceptions=True)
+        while jobs := self._unanswered():  # of a large request, the next batch is there once this one is answered
+            await asyncio.gather(*(job.answer for job in jobs), return_exceptions=True)
 
     def _check_room(self, columns: Columns) -> None:
         size = _size(columns)

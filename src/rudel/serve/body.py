@@ -12,6 +12,9 @@ from rudel.serve.server_limits import Limits
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+MALFORMED = "rudel.malformed"
+"""Key of a scope whose body ends where it cannot be read: its chunks are not those of HTTP/1.1."""
+
 _DRAINED = 4
 """Multiple of the largest body that is read and thrown away, so that the client gets to read why it is refused."""
 

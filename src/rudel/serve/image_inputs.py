@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rudel.data.images.jpeg import frame
-from rudel.data.photographs import MOST_PIXELS, check_scans, decode
+from rudel.data.photographs import FORMATS, MOST_PIXELS, check_scans, decode
 from rudel.data.pictures import other_numbers, sides_of
 from rudel.errors import DataError, RudelError
 from rudel.serve.model_signature import OPEN, Signature, Tensor
@@ -46,12 +46,11 @@ class Files:
 EXPORTED = Files(("image/jpg", "image/jpeg", "image/png"), "images", "pixels")
 """Images that a model from `rudel export` decodes itself."""
 
-IMAGES = replace(EXPORTED, types=("image/webp", *EXPORTED.types))
+IMAGES = replace(EXPORTED, types=("image/jpg", *(f"image/{kind.lower()}" for kind in FORMATS)))
 
-_FORMATS = ("WEBP", "JPEG", "PNG")
 _NAME = "The picture"
 _TOO_LARGE = f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller."
-_UNREADABLE = f"{_NAME} is not a WebP, JPEG or PNG file that can be read."
+_UNREADABLE = f"{_NAME} is not a JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF file that can be read."
 
 
 def reader(
@@ -154,7 +153,7 @@ def _opened(content: bytes, admit: Admit) -> Any:
     try:
         if content.startswith(b"\xff\xd8"):
             frame(content)  # where there is none, Pillow would look for it byte by byte
-        image = Image.open(io.BytesIO(content), formats=_FORMATS)
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(_TOO_LARGE) from None
     except Exception as error:

@@ -16,9 +16,10 @@ from typing import Any
 import httptools
 import orjson
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from rudel.internals import require
+from rudel.serve.body import MALFORMED
 from rudel.serve.server_limits import Limits
 
 require(
@@ -28,6 +29,8 @@ require(
         "HttpToolsProtocol.send_400_response": hasattr(HttpToolsProtocol, "send_400_response"),
         "HttpToolsProtocol.connections": {"connections", "cycle", "transport", "parser"}
         <= set(HttpToolsProtocol.__init__.__code__.co_names),
+        "RequestResponseCycle": {"scope", "more_body", "message_event", "response_started"}
+        <= set(RequestResponseCycle.__init__.__code__.co_names),
         "HttpToolsProtocol.on_message_begin": {"url", "headers"}
         <= set(HttpToolsProtocol.on_message_begin.__code__.co_names),
     },
@@ -172,7 +175,17 @@ class _Protocol(HttpToolsProtocol):
         self.waits_since = 0.0  # also where it is in the middle of an answer
 
     def send_400_response(self, msg: str) -> None:
-        """Answers a request that uvicorn cannot read; called by uvicorn."""
+        """Answers a request that uvicorn cannot read; called by uvicorn.
+
+        A body that cannot be read further ends there, and the application refuses it.
+        """
+        cycle: Any = self.cycle
+        if cycle is not None and MALFORMED in cycle.scope and not cycle.response_complete:
+            return  # what follows is of the same body
+        if cycle is not None and cycle.more_body and not cycle.response_started:
+            cycle.scope[MALFORMED], cycle.more_body = True, False
+            cycle.message_event.set()
+            return
         self._refuse(400, "This is no request of HTTP/1.1.")
 
     def _refuse(self, status: int, sentence: str) -> None:
