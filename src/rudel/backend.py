@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from rudel.cache import jax_cache
+from rudel.cache import drop_old_programs, jax_cache
 from rudel.cores import fit_threads_to_quota
 from rudel.errors import ModelError
 
@@ -114,6 +114,7 @@ def _keep_compiled_programs() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         for option, value in jax_cache().items():
             jax.config.update(option, value)
+        drop_old_programs()
 
 
 def _leave_accelerators() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import time
 from pathlib import Path
 
 from rudel.errors import RudelError
@@ -10,6 +11,8 @@ from rudel.files import expanded
 
 GPUS = Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg")
 """What Linux, and Linux in Windows, show of GPUs."""
+
+_DAY = 86_400.0
 
 
 def cache_folder() -> Path:
@@ -51,6 +54,23 @@ def jax_cache() -> dict[str, str | float]:
         "jax_persistent_cache_min_compile_time_secs": 0.0 if writable else math.inf,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }
+
+
+def drop_old_programs() -> None:
+    """Removes compiled programs that were not read for 90 days from the cache folder; looks for them once a day.
+
+    Where the file system does not note when files are read, those go that were made so long ago.
+    """
+    with contextlib.suppress(RudelError, OSError):
+        folder, now = cache_folder() / "jax", time.time()
+        looked = folder / ".looked-through"
+        if looked.exists() and now - looked.stat().st_mtime < _DAY:
+            return
+        looked.touch()
+        for program in folder.glob("*-cache"):
+            about = program.stat()
+            if now - max(about.st_atime, about.st_mtime) > 90 * _DAY:
+                program.unlink()
 
 
 def cache_place() -> Path:

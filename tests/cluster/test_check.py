@@ -80,7 +80,11 @@ def test_a_host_that_cannot_be_reached_does_not_stop_the_others(lab: Lab) -> Non
 def test_a_python_of_the_users_own_is_asked_for_its_packages(lab: Lab) -> None:
     usual = Host(lab.hosts[0], python="/usr/bin/python3")
     missing = Host(lab.hosts[1], python="no/such/python")
-    reports = asyncio.run(check_hosts([usual, missing], lab.ssh_config))
+    barred = Host(lab.hosts[0], port=22, python="/etc/passwd")
+    reports = asyncio.run(check_hosts([usual, missing, barred], lab.ssh_config))
+    assert reports[2].problem == (
+        f"`/etc/passwd` on `{barred}` may not be executed: run `chmod +x` on it there, or correct `python=`."
+    )
     assert reports[0].problem is None
     assert reports[0].facts is not None
     assert reports[0].facts.environment is not None

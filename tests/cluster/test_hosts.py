@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_a_file_is_given_by_its_path(tmp_path: Path) -> None:
     assert parse_hosts(tmp_path / "hosts") == (Host("raspi1"),)
     with pytest.raises(HostError, match="The hosts file `nothing` cannot be read"):
         parse_hosts(Path("nothing"))
+
+
+def test_a_file_may_be_a_pipe() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"raspi1\n")
+    os.close(writing)
+    assert parse_hosts(f"/dev/fd/{reading}") == (Host("raspi1"),)
+    os.close(reading)
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from processes import LONG
 
 from rudel import cache
-from rudel.cache import GPUS, jax_cache
+from rudel.cache import GPUS, drop_old_programs, jax_cache
 from rudel.doctor import machine
 
 BOUND = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -56,6 +57,23 @@ def test_programs_are_kept_only_where_they_can_be_written(tmp_path: Path, monkey
     (tmp_path / "cache" / "jax").write_text("")
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
     assert not jax_cache()  # else JAX warns of each program
+
+
+def test_programs_that_were_not_read_for_long_are_removed_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path))
+    drop_old_programs()  # there is no folder yet
+    (folder := tmp_path / "jax").mkdir()
+    now = time.time()
+    for name, made, read in (("old", 91, 91), ("read", 91, 89), ("new", 1, 1)):
+        (folder / f"{name}-cache").touch()
+        os.utime(folder / f"{name}-cache", (now - read * 86_400, now - made * 86_400))
+    drop_old_programs()
+    assert sorted(path.name for path in folder.glob("*-cache")) == ["new-cache", "read-cache"]
+    os.utime(folder / "new-cache", (0, 0))
+    drop_old_programs()
+    assert (folder / "new-cache").exists(), "it is looked for again on the next day"
 
 
 def test_on_a_gpu_programs_are_not_read_where_they_cannot_be_written(

@@ -226,7 +226,8 @@ def test_what_is_advised_in_the_place_of_upsampling_can_be_compiled(
     advised = r': use Resizing\(height, width, interpolation="nearest"\) in the place of upsampling'
     with pytest.raises(CompileError, match=rf"RESIZE_BILINEAR, .*{advised}\.$"):
         export(layers.UpSampling2D(interpolation="bilinear"))
-    of_sequences = r", or Conv1DTranspose where it is of sequences\.$"
+    of_vectors = r"Concatenate\(1\)\(\[Reshape\(\(1, size\)\)\(x\)\] \* n\) in that of RepeatVector\(n\)"
+    of_sequences = rf", {of_vectors}, or Conv1DTranspose where it is of sequences\.$"
     with pytest.raises(ExportError, match=f"operator TILE, .*{advised}{of_sequences}"):
         export(layers.UpSampling2D())
     assert export(layers.Resizing(8, 8, interpolation="nearest")).largest_difference < 0.05
@@ -384,6 +385,25 @@ def test_other_recurrent_layers_are_unrolled(fitted: Callable[..., Path], waves:
     with pytest.raises(ExportError, match="LiteRT cannot compute NOT_EQUAL in int16: build the model without it, or"):
         rudel.export(run, "litert-int16", tmp_path / "finer.tflite", data=waves)
     assert (exact.examples, exact.metrics) == (256, {})
+
+
+def test_an_input_that_nothing_reads_is_refused_in_int16(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x = {name: np.random.default_rng(0).normal(size=(8, 3)).astype("float32") for name in ("read", "unread")}
+    given = {name: keras.Input((3,), name=name) for name in x}
+    run = fitted(keras.Model(given, layers.Dense(1)(given["read"])), x, np.zeros((8, 1)))
+    with pytest.raises(
+        ExportError, match="The model has an input that nothing reads, which LiteRT cannot have in int16"
+    ):
+        rudel.export(run, "litert-int16", tmp_path / "net.tflite", data=x)
+
+
+def test_a_calibration_on_which_the_interpreter_aborts_is_explained(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    x = np.zeros((8, 4), np.float32)
+    net = keras.Sequential([keras.Input((4,)), layers.Rescaling(1.0, offset=5.0), layers.LayerNormalization()])
+    with pytest.raises(CompileError, match=r"cannot be compiled: .* calibrate on examples for which its output varies"):
+        rudel.export(fitted(net, x, x), "c", tmp_path / "net", data=x)
 
 
 def test_several_inputs_and_outputs(fitted: Callable[..., Path], tmp_path: Path) -> None:

@@ -97,6 +97,31 @@ def test_bits_of_int16_are_those_of_the_interpreters(kind: str, data: st.DataObj
             _check_same(library, source, model, model.rounding)
 
 
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_reals_that_no_integer_holds_are_cut_off_as_by_the_interpreters(rounding: Rounding, tmp_path: Path) -> None:
+    beyond = [-1.9, -0.5, 1.9, 254.9, -300, 300, 4e4, -4e4, 1e10, -1e10, np.inf, -np.inf, np.nan]
+    reals = np.array([beyond], np.float32)
+    operator, models = Op("CAST", (0,), (1,), version=1), {}
+    for dtype in ("bool", "int8", "int16", "int32", *([] if rounding == "tflm" else ["uint8"])):
+        model = build([T(reals.shape, "float32"), T(reals.shape, dtype)], [operator], [0], [1])
+        models[model] = compile_model(model, name=f"to_{dtype}", rounding=rounding)
+    library = host.build(list(models.values()), tmp_path)
+    for model, compiled in models.items():
+        (ours,) = host.invoke(library, compiled, [reals])
+        np.testing.assert_array_equal(ours, runner(model, rounding)([reals])[0], err_msg=compiled.name)
+
+
+def test_scales_that_are_too_far_apart_are_those_of_an_operator() -> None:
+    tensors = [T((1, 4, 4, 2), scale=1e3), T((2,), "int32", data=np.array([1, 2], np.int32)), T((1, 2), scale=1e-7)]
+    operators = [Op("RELU", (0,), (2,))], [Op("MEAN", (0, 1), (2,))]
+    for tensor, operator in zip((T((1, 4, 4, 2), scale=1e-7), tensors[2]), operators, strict=True):
+        model = build([*tensors[:2], tensor], operator, [0], [2])
+        far = f"{operator[0].kind}, version 2.* cannot be compiled: the scales of its inputs and outputs are too far"
+        with pytest.raises(CompileError, match=far):
+            compile_model(model)
+
+
 def _options(models: int) -> tuple[str, ...]:
     """Optimises the first example, whose models are all equal, as some warnings need it; others compile faster."""
     return ("-O1",) if models == 1 else ("-O0",)

@@ -715,6 +715,23 @@ def test_a_strategy_of_tensorflow_is_refused_with_the_one_in_its_place(classifie
         rudel.fit(classifier(), *blobs, strategy=theirs)
 
 
+@pytest.mark.parametrize("head", ["Flatten", "GlobalAveragePooling2D"])
+def test_a_layer_that_crops_at_random_is_named(head: str) -> None:
+    x, y = np.zeros((4, 8, 8, 3), np.float32), np.zeros((4, 1))
+    crop = keras.layers.RandomCrop(6, 6)
+    model = keras.Sequential([keras.Input((8, 8, 3)), crop, getattr(keras.layers, head)(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ModelError, match=rf"its layer `{crop.name}` \(RandomCrop\) does not run in compiled programs"):
+        rudel.fit(model, x, y, verbose=False)
+
+
+def test_a_dropout_of_everything_is_refused() -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(1.0, name="all"), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ModelError, match="The layer `all` drops everything in training: give it a rate below 1"):
+        rudel.fit(model, np.zeros((4, 3)), np.zeros((4, 1)), verbose=False)
+
+
 @pytest.mark.parametrize("kind", ["Hashing", "IntegerLookup"])
 def test_a_layer_of_keras_that_does_not_run_on_jax_is_named(kind: str) -> None:
     pytest.importorskip("tensorflow")

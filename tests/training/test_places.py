@@ -14,7 +14,7 @@ from rudel.cli.application import app
 from rudel.cluster.calls import clients_of
 from rudel.cluster.hosts import Host
 from rudel.cluster.ssh_config import read_settings
-from rudel.errors import OptionError, RudelError, speaking_options
+from rudel.errors import ModelError, OptionError, RudelError, speaking_options
 from rudel.lab import Lab
 from rudel.runs.predictions_table import check_can_be_written
 from rudel.training.strategies import Auto
@@ -94,6 +94,13 @@ def test_arguments_of_another_type_are_refused(call: Callable[[], object], sente
     with pytest.raises(RudelError) as caught:
         call()
     assert sentence in str(caught.value)
+
+
+def test_callbacks_are_checked_before_the_data_is_loaded(tmp_path: Path) -> None:
+    recipe = tmp_path / "slow.py"
+    recipe.write_text("def data():\n    raise OSError('loaded')\n\ndef model(dataset):\n    return None\n")
+    with pytest.raises(ModelError, match="`3` is not a Keras callback"):
+        rudel.train_recipe(str(recipe), callbacks=3, verbose=False)  # type: ignore[arg-type]
 
 
 def test_a_recipe_takes_a_single_callback(tmp_path: Path) -> None:

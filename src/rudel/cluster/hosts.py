@@ -111,7 +111,7 @@ def _is_file(given: str) -> bool:
         return False
     path = expanded(given)
     try:
-        if path.is_file():
+        if path.exists() and not path.is_dir():  # it may be a pipe
             return True
     except OSError:  # it may not be looked at
         return "/" in given

@@ -103,6 +103,7 @@ do
     seen="$seen|$file"
     about "$path" python
 done
+[ -f "$1" ] && ! [ -x "$1" ] && say barred yes
 if [ -n "$1" ] && command -v "$1" >/dev/null 2>&1; then
     about "$1" environment
     ours=theirs; [ "$1" = {REMOTE_PYTHON} ] && ours=ours
@@ -158,6 +159,7 @@ class Facts:
         trouble: why a worker could not import what it needs; empty where it could, or where there is no Rudel.
         record: what the last set-up wrote down; empty where none came to its end.
         unfinished: whether a set-up was broken off while it installed, or a package has lost the list of its files.
+        barred: whether the interpreter that workers are started with is there, and may not be executed.
     """
 
     system: str
@@ -177,6 +179,7 @@ class Facts:
     trouble: str = ""
     record: dict[str, Any] = field(default_factory=dict)
     unfinished: bool = False
+    barred: bool = False
 
 
 async def probe(connection: asyncssh.SSHClientConnection, host: Host) -> Facts:
@@ -227,6 +230,7 @@ def parse(text: str) -> Facts:
         trouble=trouble,
         record=_record(first("record")),
         unfinished=first("unfinished") == "yes",
+        barred=first("barred") == "yes",
     )
 
 

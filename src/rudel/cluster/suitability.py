@@ -76,6 +76,8 @@ def _problem_of_system(host: Host, facts: Facts) -> str | None:
 
 def _problem_of_python(host: Host, facts: Facts) -> str | None:
     if host.python:
+        if facts.barred:
+            return f"`{host.python}` on `{host}` may not be executed: run `chmod +x` on it there, or correct `python=`."
         if not facts.environment:
             return f"There is no Python `{host.python}` on `{host}`: correct `python=` in the hosts file."
         if facts.environment.version[:2] < OLDEST_PYTHON:

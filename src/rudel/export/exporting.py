@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.backend import keras_on_jax
-from rudel.errors import OptionError, option
+from rudel.errors import ExportError, OptionError, option
 from rudel.export import process
 from rudel.export.comparison import Comparison, compare, notes_on_calibration, notes_on_quantisation
 from rudel.export.forms import Form, check_needs, find_form
@@ -222,7 +222,12 @@ def _run(
         "files": files,
         "raw": str(folder / "raw.npz") if form.maker else None,
     }
-    about = process.run("rudel.export.runner", job, folder, "running the exported model")
+    try:
+        about = process.run("rudel.export.runner", job, folder, "running the exported model")
+    except ExportError as error:
+        if form.maker and isinstance(error.__cause__, process.ToolFailedError) and error.__cause__.crashed:
+            Int8Model("model", made, materials.recipe, made, materials=materials).compile()  # names the operator
+        raise
     with np.load(outputs) as stored:
         return {name: stored[name] for name in stored.files}, about
 

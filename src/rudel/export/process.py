@@ -29,7 +29,15 @@ _LOG_LINES = 60
 
 
 class ToolFailedError(Exception):
-    """A process failed; the message is its last output."""
+    """A process failed; the message is its last output.
+
+    Attributes:
+        crashed: whether a signal ended it.
+    """
+
+    def __init__(self, log: str, crashed: bool) -> None:
+        super().__init__(log)
+        self.crashed = crashed
 
 
 def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
@@ -61,7 +69,7 @@ def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
     if "result" in answer:
         return answer["result"]
     problem = answer.get("problem") or f"{doing.capitalize()} failed: its process {_end(done.returncode, log)}."
-    raise ExportError(problem) from ToolFailedError(log)
+    raise ExportError(problem) from ToolFailedError(log, done.returncode < 0)
 
 
 def import_tensorflow() -> Any:

@@ -209,6 +209,11 @@ def as_arrays(state: ModelState) -> dict[str, Any]:
 
 def why_not_traced(error: BaseException) -> str:
     """Why a program could not be made; where a model wants values while it is made, with what to do about that."""
+    if (crop := _random_crop(error)) is not None:
+        return (
+            f"its layer `{crop.name}` (RandomCrop) does not run in compiled programs. Use RandomTranslation in its "
+            "place, or crop the data beforehand."
+        )
     wanted = _wanted_value(error)
     message = first_line(wanted or error).rstrip()
     if isinstance(wanted or error, KeyError):  # whose message is the key alone
@@ -251,6 +256,17 @@ def _layer_without_jax(error: BaseException) -> "keras.Layer | None":
     kinds = (layers.Hashing, layers.HashedCrossing, layers.IntegerLookup, layers.StringLookup, layers.TextVectorization)
     called = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
     return next((layer for layer in called if isinstance(layer, kinds)), None)
+
+
+def _random_crop(error: BaseException) -> "keras.Layer | None":
+    """A RandomCrop in a model of the traceback; where it crops, a slice has a size that is not known beforehand."""
+    from keras import Model, layers
+
+    from rudel.internals.keras import layers_of
+
+    called = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    held = (layer for model in called if isinstance(model, Model) for layer in layers_of(model))
+    return next((layer for layer in held if isinstance(layer, layers.RandomCrop)), None)
 
 
 def _in_tensorflow(error: BaseException) -> bool:

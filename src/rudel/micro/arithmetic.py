@@ -26,6 +26,17 @@ from rudel.errors import CompileError
 Rounding = Literal["litert", "xnnpack", "tflm"]
 ROUNDINGS: tuple[Rounding, ...] = ("litert", "xnnpack", "tflm")
 
+
+class ScalesError(CompileError):
+    """Scales of an operator's inputs and outputs have a ratio that no interpreter computes with."""
+
+    def __init__(self, ratio: float) -> None:
+        super().__init__(
+            f"the scales of its inputs and outputs are too far apart, as their ratio is {ratio:.3g}; calibrate on "
+            "examples for which they vary"
+        )
+
+
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -49,14 +60,12 @@ def quantise_multiplier(real: float) -> tuple[int, int]:
     ((1073741824, 0), (1073741824, 1), (0, 0))
 
     Raises:
-        CompileError: it is 2**30 or more, which no interpreter computes with either.
+        ScalesError: it is 2**30 or more, which no interpreter computes with either.
     """
     if real == 0:
         return 0, 0
     if not 0 < real < 2.0**30:
-        raise CompileError(
-            f"The scales of an operator's inputs and outputs are too far apart: their ratio is {real:.3g}."
-        )
+        raise ScalesError(real)
     fraction, exponent = math.frexp(real)
     multiplier = half_away(fraction * (1 << 31))
     if multiplier == 1 << 31:

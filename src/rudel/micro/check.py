@@ -176,11 +176,13 @@ def uniform_array(generator: np.random.Generator, port: Port) -> np.ndarray:
     if port.dtype == "float32":
         return generator.standard_normal(port.shape, np.float32)
     dtype = np.dtype(port.dtype)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, port.shape).astype(dtype)
     return generator.integers(0, 256, port.size * dtype.itemsize, np.uint8).view(dtype).reshape(port.shape)
 
 
 def _random_array(generator: np.random.Generator, port: Port, kind: int) -> np.ndarray:
-    if kind == 0 or port.dtype == "float32":
+    if kind == 0 or port.dtype in ("float32", "bool"):
         return uniform_array(generator, port)
     info = np.iinfo(np.dtype(port.dtype))
     middle = generator.integers(info.min, info.max + 1)

@@ -14,8 +14,7 @@ An output of int16 has 65,535 thresholds, too many to look for a line through al
 
 import numpy as np
 
-from rudel.errors import CompileError
-from rudel.micro.arithmetic import Scaling, scaling_once, scaling_twice
+from rudel.micro.arithmetic import ScalesError, Scaling, scaling_once, scaling_twice
 from rudel.micro.requantisation import Requantisation
 
 _MOST_EXPONENT = 14
@@ -30,15 +29,13 @@ def reduced(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int]) -> R
         limits: the least and the greatest output.
 
     Raises:
-        CompileError: a factor is 2**14 or more, for which the interpreters' own shifts are undefined.
+        ScalesError: a factor is 2**14 or more, for which the interpreters' own shifts are undefined.
     """
     pairs = scaling_twice(factors).twice
     assert pairs is not None
     multiplier, exponent = pairs
     if exponent.max() > _MOST_EXPONENT:
-        raise CompileError(
-            f"The scales of an operator's inputs and outputs are too far apart: their ratio is {factors.max():.3g}."
-        )
+        raise ScalesError(float(factors.max()))
     short = np.where(multiplier < 0x7FFF0000, (multiplier + (1 << 15)) >> 16, 0x7FFF)
     with np.errstate(over="ignore"):  # as the interpreters' own sums do
         offset = bias * short + (np.int64(1) << (14 - exponent))

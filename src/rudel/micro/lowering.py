@@ -5,6 +5,7 @@ from dataclasses import replace
 from rudel.errors import CompileError
 from rudel.micro.emit import Constant, Context, Lowering, Step
 from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.checks import scales_checked
 from rudel.micro.operators.patches import KIND, lower_patches
 from rudel.micro.registry import OPERATORS, Entry
 
@@ -19,7 +20,9 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
         return _with_constant_inputs(lower_patches(operator, graph, context, lower), graph)
     if entry := OPERATORS.get(operator.kind):
         for lowering in _ways(entry, operator, graph, context):
-            if step := lowering(operator, graph, context):
+            with scales_checked(operator):
+                step = lowering(operator, graph, context)
+            if step:
                 return _with_constant_inputs(step, graph)
     raise CompileError(
         f"Operator {operator.index}{_layer(operator, graph)} is {operator.kind}, version {operator.version}, which is "
@@ -39,7 +42,8 @@ _ALTERNATIVES = {
     "GATHER": "look embeddings up before the model, and give it the vectors",
     "REDUCE_MAX": "use MaxPooling with a window of the whole input, or GlobalAveragePooling",
     "RESIZE_BILINEAR": _NEAREST,
-    "TILE": f"{_NEAREST}, or Conv1DTranspose where it is of sequences",
+    "TILE": f"{_NEAREST}, Concatenate(1)([Reshape((1, size))(x)] * n) in that of RepeatVector(n), or Conv1DTranspose "
+    "where it is of sequences",
     "WHILE": "give the recurrent layer an input of fixed length",
 }
 """Substitutes for operators that are not supported."""

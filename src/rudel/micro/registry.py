@@ -19,6 +19,7 @@ from rudel.micro.emit import Lowering
 from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise, helium_sum
 from rudel.micro.operators import floats, int16_elements, int16_softmax
 from rudel.micro.operators.binary import lower_binary, lower_prelu
+from rudel.micro.operators.cast import lower_cast
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
 from rudel.micro.operators.depthwise import lower_depthwise
 from rudel.micro.operators.floats import lower_dequantise
@@ -90,6 +91,7 @@ _ENTRIES = (
         for kind in ("ADD", "SUB")
     ),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
+    Entry("CAST", lower_cast, int16=lower_cast),
     Entry(
         "CONCATENATION",
         lower_concatenation,

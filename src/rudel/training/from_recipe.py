@@ -11,6 +11,7 @@ from rudel.errors import OptionError, option
 from rudel.mesh.hosts.lifecycle import all_or_none, is_first, join_for
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.run_directory import check_free, path_of
+from rudel.session.callbacks import check_callbacks
 from rudel.session.training_options import TrainingOptions
 from rudel.training.automatic import decided
 from rudel.training.keras_arguments import as_callbacks
@@ -149,9 +150,14 @@ def train_recipe(
     if on is cluster is client is None:
         join_for(spread_by)  # before anything is computed
 
+    given = () if callbacks is None else as_callbacks(keras_here(), callbacks)
+
     def ready() -> Prepared:
         if directory is not None and is_first():
             check_free(directory, resume)
+        if given:
+            one_device = spread_by is None or spread_by.name == "single"
+            check_callbacks(keras_here(), given, one_device=one_device, has_run=True)
         return prepare(recipe_request)
 
     made = all_or_none(ready)
@@ -165,7 +171,7 @@ def train_recipe(
             dataset,
             made.schedule,
             replace(wanted, **made.plan),
-            callbacks=as_callbacks(keras_here(), callbacks),
+            callbacks=given,
             run=directory,
             new_run=made.name if run is None else None,
             resume=resume,

@@ -16,6 +16,7 @@ from rudel.data.dataset import Dataset, Examples
 from rudel.data.pictures import range_of
 from rudel.data.stream import Stream
 from rudel.errors import ModelError, OptionError, RunError, option
+from rudel.internals.keras import layers_of
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
 from rudel.loop.schedule import Schedule
@@ -161,6 +162,9 @@ def check(keras: ModuleType, request: Request) -> None:
     """
     dataset, model = request.dataset, request.model
     check_compiled(model)
+    for layer in layers_of(model):
+        if isinstance(layer, keras.layers.Dropout) and layer.rate == 1:
+            raise ModelError(f"The layer `{layer.name}` drops everything in training: give it a rate below 1.")
     if keras.distribution.distribution() is not None:
         raise ModelError(
             "A distribution of `keras.distribution` is set, and Rudel spreads a training itself: leave it out, and "

@@ -249,6 +249,12 @@ def of_reals(draw: Draw, kind: str) -> bytes:
     return build(tensors, operators, [0], [3])
 
 
+def cast(draw: Draw, kind: str) -> bytes:
+    """CAST between types that all interpreters have."""
+    shape, types = (1, draw(st.integers(1, 99))), st.sampled_from(["bool", "float32", "int8", "int16", "int32"])
+    return build([T(shape, draw(types)), T(shape, draw(types))], [Op(kind, (0,), (1,), version=1)], [0], [1])
+
+
 def squared_difference(draw: Draw, kind: str) -> bytes:
     """SQUARED_DIFFERENCE, also broadcast."""
     first = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
@@ -504,6 +510,7 @@ def lstm(draw: Draw, kind: str) -> bytes:
 KINDS: dict[str, Callable[[Draw, str], bytes]] = {
     "ADD": binary,
     "AVERAGE_POOL_2D": pool,
+    "CAST": cast,
     "CONCATENATION": concatenation,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,

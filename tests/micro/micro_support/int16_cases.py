@@ -266,6 +266,13 @@ def of_reals(draw: Draw, kind: str, rounding: str) -> bytes:
     return build(tensors, [Op(kind, (0,), (1,), version=3)], [0], [1])
 
 
+def cast(draw: Draw, kind: str, rounding: str) -> bytes:
+    """CAST from or to int16."""
+    shape, types = (1, draw(st.integers(1, 99))), ["int16", draw(st.sampled_from(["float32", "int8", "int32"]))]
+    tensors = [T(shape, dtype) for dtype in draw(st.permutations(types))]
+    return build(tensors, [Op(kind, (0,), (1,), version=1)], [0], [1])
+
+
 def moved(draw: Draw, kind: str, rounding: str) -> bytes:
     """PAD, CONCATENATION, STRIDED_SLICE, TRANSPOSE and RESHAPE."""
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -357,6 +364,7 @@ INT16_KINDS: dict[str, Callable[[Draw, str, str], bytes]] = {
     "CONCATENATION": moved,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
+    "CAST": cast,
     "DEQUANTIZE": of_reals,
     "FULLY_CONNECTED": dense,
     "LEAKY_RELU": rescaled,

@@ -30,6 +30,7 @@ _UNION = {
     "SUB": 28,
     "SQUEEZE": 30,
     "STRIDED_SLICE": 32,
+    "CAST": 37,
     "DEQUANTIZE": 38,
     "TRANSPOSE_CONV": 49,
     "EXPAND_DIMS": 52,

@@ -98,6 +98,11 @@ def _sentence(message: str, form: str) -> str:
             f"LiteRT has no operator for {', '.join(names)}: build the model without "
             f"{'it' if len(names) == 1 else 'them'}, or export to savedmodel."
         )
+    if re.search("Unsupported input type INT16 for input tensor .* of type FLOAT32", message):
+        return (
+            "The model has an input that nothing reads, which LiteRT cannot have in int16: build the model without it, "
+            "or export to litert-int8."
+        )
     unsupported = re.search(r"Quantization (?:to 16x8-bit )?not yet supported for op: '?([\w.]+)", message)
     if unsupported:
         return (

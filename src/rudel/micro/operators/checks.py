@@ -1,8 +1,12 @@
 """Checks of the tensors of operators; each raises one sentence."""
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 
 from rudel.errors import CompileError
+from rudel.micro.arithmetic import ScalesError
 from rudel.micro.graph import Graph, Operator, Tensor
 
 
@@ -12,6 +16,19 @@ def require(holds: bool, operator: Operator, problem: str) -> None:
     """
     if not holds:
         raise CompileError(f"{operator.title} cannot be compiled: {problem}.")
+
+
+@contextlib.contextmanager
+def scales_checked(operator: Operator) -> Iterator[None]:
+    """Names the operator in an error about its scales that is raised in the block.
+
+    Raises:
+        CompileError: in the place of a `ScalesError`.
+    """
+    try:
+        yield
+    except ScalesError as error:
+        raise CompileError(f"{operator.title} cannot be compiled: {error}.") from error
 
 
 def unsupported(operator: Operator, what: str) -> CompileError:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import quantised_int8
+from rudel.micro.operators.checks import quantised_int8, scales_checked
 from rudel.micro.operators.unary import OF_REALS, table_of_reals, unary_table
 from rudel.micro.passes.unused import drop_unused
 
@@ -45,7 +45,8 @@ def tabulate(graph: Graph, context: Context) -> Graph:
         if (found := _between_reals(operator, graph, context)) is not None:
             operators.append(found)  # what comes before it is unused now
         elif operator.kind in _UNARY and _is_int8(operator, graph):
-            table = unary_table(operator, graph, context.rounding)
+            with scales_checked(operator):
+                table = unary_table(operator, graph, context.rounding)
             options = {"table": table, "of": operator.kind}
             operators.append(
                 Operator(operator.index, "LOOKUP", operator.version, operator.inputs, operator.outputs, options)
