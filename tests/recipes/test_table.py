@@ -32,6 +32,7 @@ from rudel.recipes.load import find_recipe
 from rudel.recipes.table_roles import find_columns, find_target
 from rudel.runs.evaluate_run import evaluate_run
 from rudel.runs.loading import dataset_of
+from rudel.runs.model_file import load_model
 from rudel.runs.predict_many import predict_many
 from rudel.runs.run_directory import open_finished
 from rudel.serve.model_signature import Tensor
@@ -144,6 +145,17 @@ def test_the_unit_of_a_target_does_not_matter(unit: float) -> None:
     assert found[unit]["r2"] == pytest.approx(found[1]["r2"], abs=1e-3)
     assert found[unit]["mae"] == pytest.approx(found[1]["mae"] * unit, rel=1e-2)
     assert found[unit]["loss"] == pytest.approx(1 - found[unit]["r2"], rel=0.2)
+
+
+def test_r2_is_right_far_from_zero(tmp_path: Path) -> None:
+    mean = -30_000.0
+    model = recipe.model(recipe.data({"x": range(400), "y": [mean + x % 20 for x in range(400)]}, target="y"))
+    model.save(tmp_path / "m.keras")
+    x, y = np.arange(400), (mean + np.arange(400) % 20).astype(np.float32)[:, None]
+    errors = y - rudel.predict(model, {"x": x})
+    wanted = float(1 - (errors**2).mean(dtype=np.float64) / y.var(dtype=np.float64))
+    for each in (model, load_model(tmp_path / "m.keras")):
+        assert rudel.evaluate(each, {"x": x}, y)["r2"] == pytest.approx(wanted, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-9, 0.1])
@@ -426,6 +438,9 @@ def test_a_target_beyond_float32_is_refused() -> None:
         ("5'234", ["790"]),
         ("5 234", ["790"]),
         ("-5\u202f234", ["790"]),
+        ("12%", ["7.5 %"]),
+        ("$1,234.50", ["$7"]),
+        ("-3.5 €", ["12 €"]),
     ],
 )
 def test_numbers_in_another_notation_are_refused(first: str, others: list[str]) -> None:
@@ -446,6 +461,28 @@ def test_a_target_whose_squares_are_beyond_float32_is_refused(power: int) -> Non
         find_target(table, "y", "regression")
 
 
+def test_a_target_that_float32_does_not_tell_apart_is_refused() -> None:
+    table = read_table({"y": [1_700_000_000_000 + 1000 * number for number in range(40)]})
+    with pytest.raises(DataError, match=r"`y` of .* has numbers up to 1.7e\+12 .*: subtract a constant from all"):
+        find_target(table, "y", "regression")
+
+
+@pytest.mark.parametrize("mark", ["-", "unknown"])
+def test_a_word_beside_many_numbers_is_no_category(mark: str) -> None:
+    table = read_table({"a": [*range(15), mark, mark, mark] * 3, "y": list(range(54))})
+    with pytest.raises(DataError, match=rf"`a` of .* holds numbers, and '{mark}' beside them: correct it, or say what"):
+        find_columns(table, "y")
+    with pytest.raises(DataError, match=rf"`a` of .* holds numbers, and '{mark}' beside them: .*'classification'"):
+        find_target(table, "a", "auto")
+    assert len(find_target(table, "a", "classification").class_names) == 16
+    assert find_columns(table, "y", categories=("a",))[0][0].categories
+
+
+def test_what_excel_writes_for_a_missing_value_is_missing() -> None:
+    ((column,), _) = find_columns(read_table({"a": ["1", "2", "#N/A"] * 9, "y": range(27)}), "y")
+    assert (column.categories, column.gaps) == ((), True)
+
+
 def test_texts_that_occur_once_are_no_classes() -> None:
     table = read_table({"name": [f"n{number}" for number in range(20)], "n": range(20)})
     with pytest.raises(DataError, match="has 20 different texts in 20 rows, and most of them only once: name another"):
@@ -461,6 +498,11 @@ def test_texts_that_occur_once_are_no_classes() -> None:
         (["0.870", "790"], []),
         (["3.870", "2.125"], []),
         ([3.87, 790], []),
+        (
+            [1.7e12, 1.7e12 + 9e3],
+            ["The column `x` has a standard deviation of 4.5e+03, and float32"],
+        ),
+        ([1.7e12, None], []),
         (["2024-05-01", "2024-05-02"], ["The column `x` looks like dates, and is taken as 2 categories: other"]),
         (["1.5.2024", "12.5.2024", ""], ["The column `x` looks like dates, and is taken as 2 categories: other"]),
         (["2024-05-01 12:00", "2024-05-01 13:00"], ["The column `x` looks like dates"]),

@@ -75,6 +75,13 @@ def test_the_open_inference_protocol_takes_a_row(server: Server) -> None:
     assert found == pytest.approx(wanted)
 
 
+def test_a_category_is_not_a_number_in_the_open_inference_protocol(server: Server) -> None:
+    inputs = [{"name": "postcode", "datatype": "INT64", "shape": [1], "data": [3000]}]
+    answer = server.ask("/v2/models/cars/infer", {"inputs": inputs})
+    wanted = "The input `postcode` takes BYTES, and its `datatype` is INT64."
+    assert (answer.status, answer.error) == (400, wanted)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

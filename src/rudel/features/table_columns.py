@@ -15,7 +15,7 @@ from rudel.errors import DataError
 
 _NOTEWORTHY_SHARE = 0.1
 """Share of a column's values that is worth a note."""
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "<na>", "nat", "?"}
+_MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat", "?"}
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ def model(
     import keras
 
     from rudel.features.table_layer import TableColumns
+    from rudel.features.table_r2 import TableR2
 
     inputs = {column.key: keras.Input((), dtype=column.dtype, name=column.key) for column in dataset.columns}
 
@@ -160,7 +161,7 @@ def model(
         spread = float(y.std()) if y.min() < y.max() else 1.0
         outputs = keras.layers.Dense(1, dtype="float32", name=name("scaled"))(x)
         outputs = keras.layers.Rescaling(spread, y.mean(), dtype="float32", name=name("number"))(outputs)
-        loss, metrics = "mse", ["mae", keras.metrics.R2Score(name="r2")]
+        loss, metrics = "mse", ["mae", TableR2(float(y.mean()), name="r2")]
         weight = 1 / spread**2  # the same gradients in every unit
     made = keras.Model(inputs, outputs, name="table")
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))

@@ -24,11 +24,16 @@ from rudel.features.table_columns import (
 _LEAST_OF_CATEGORY = 2
 _LEAST_SPREAD, _MOST_SPREAD = 1e-18, 1e17
 """Standard deviations of a target within which its squared errors are float32's, with room for large batches."""
+_LEAST_STEPS = 10
+"""Steps of float32 in the standard deviation of numbers that it tells apart."""
 _MOST_CLASSES_OF_NUMBERS = 10
 _MOSTLY = 0.9
 _MOST_QUANTILES, _ROWS_OF_QUANTILE = 16, 100
-_GROUPED = re.compile(r"[+-]?(\d{1,3}([.,'\u2019 \u00a0\u202f])\d{3}(\2\d{3})*((?!\2)[.,]\d+)?|\d+,\d+)")
-"""Numbers with thousands separators, or with a decimal comma."""
+_GROUPED = re.compile(
+    r"[+-]?(\d{1,3}([.,'\u2019 \u00a0\u202f])\d{3}(\2\d{3})*((?!\2)[.,]\d+)?|\d+,\d+)"
+    r"|[+-]?[$\u20ac\u00a3\u00a5]\s?[+-]?[\d.,'\u2019]*\d|[+-]?\d[\d.,'\u2019]*\s?[%\u2030$\u20ac\u00a3\u00a5]"
+)
+"""Numbers with thousands separators, with a decimal comma, or with the sign of a currency or of per cent."""
 _MAYBE_GROUPED = re.compile(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})")
 _DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{2,4})([ ,T].*)?")
 
@@ -70,8 +75,9 @@ def find_target(
         class_names: of a model that is there already, empty where it predicts numbers; None to find them.
 
     Raises:
-        DataError: there is no such column, it has a single class, texts of which most occur once, numbers in another
-            notation, or for a regression something else than numbers whose squares are of float32's range.
+        DataError: there is no such column, it has a single class, texts of which most occur once or that stand beside
+            many numbers, numbers in another notation, or for a regression something else than numbers that float32
+            tells apart and whose squares are of its range.
     """
     if name not in table.columns:
         raise DataError(f"{table.name} has no column `{name}` to predict{nearest(name, list(table.columns))}")
@@ -85,6 +91,8 @@ def find_target(
         if wrong is not None and task != "classification":
             advice = f"or say that its texts are classes by {recipe_option('task', 'classification')}"
             _refuse_grouped(name, values, numbers, table.name, advice)
+            if task == "auto" and _kinds_are_numbers(values, numbers):
+                raise _mixed(name, values[wrong], table.name, advice)
             texts = Counter(texts_of(values[known]))
             if task == "auto" and _are_mostly_single(texts, _frequent(texts)):
                 raise DataError(
@@ -122,6 +130,12 @@ def find_target(
         raise DataError(
             f"The column `{name}` of {table.name} has a standard deviation of {spread:.1e}, and a regression computes "
             f"squares in float32: give it in another unit, for one from {_LEAST_SPREAD:g} to {_MOST_SPREAD:g}."
+        )
+    largest = float(np.abs(numbers[known]).max())
+    if np.ptp(numbers[known]) and spread < _LEAST_STEPS * _step(largest):
+        raise DataError(
+            f"The column `{name}` of {table.name} has numbers up to {largest:.3g} with a standard deviation of "
+            f"{spread:.1e}, and float32 has steps of {_step(largest):.1e} there: subtract a constant from all."
         )
     return Target((), numbers.astype(np.float32)[:, None], known, missing)
 
@@ -180,11 +194,8 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
         _refuse_grouped(name, values, numbers, table, advice)
         read = int((~np.isnan(numbers)).sum())
         texts = sum(text != "" for text in texts_of(values)) - read
-        if texts < (1 - _MOSTLY) * (texts + read):
-            raise DataError(
-                f"The column `{name}` of {table} holds numbers, and {str(values[wrong])!r} beside them: correct it, "
-                f"{advice}."
-            )
+        if texts < (1 - _MOSTLY) * (texts + read) or _kinds_are_numbers(values, numbers):
+            raise _mixed(name, values[wrong], table, advice)
     if wrong is not None or is_category:
         return _categories(name, values)
     known = limited(numbers[~np.isnan(numbers)])
@@ -211,6 +222,24 @@ def _categories(name: str, values: np.ndarray) -> Column | str:
     return Column(name, categories=kept, gaps="" in kept)
 
 
+def _kinds_are_numbers(values: np.ndarray, numbers: np.ndarray) -> bool:
+    """Whether nearly all different values are numbers, as where a word says that one is missing."""
+    unread = np.isnan(numbers)
+    words = set(texts_of(values[unread])) - {""}
+    return len(words) < (1 - _MOSTLY) * (len(words) + len(np.unique(numbers[~unread])))
+
+
+def _mixed(name: str, text: object, table: str, advice: str) -> DataError:
+    return DataError(
+        f"The column `{name}` of {table} holds numbers, and {str(text)!r} beside them: correct it, {advice}."
+    )
+
+
+def _step(number: float) -> float:
+    """The distance between a number and the next that is float32."""
+    return float(np.spacing(np.float32(abs(number))))
+
+
 def _frequent(counts: Counter[str]) -> tuple[str, ...]:
     """The texts that occur more than once, sorted."""
     return tuple(sorted(text for text, count in counts.items() if count >= _LEAST_OF_CATEGORY))
@@ -232,7 +261,7 @@ def _refuse_grouped(name: str, values: np.ndarray, numbers: np.ndarray, table: s
         advice: the end of the message.
 
     Raises:
-        DataError: nearly all that is not read has thousands separators or a decimal comma.
+        DataError: nearly all that is not read has thousands separators, a decimal comma or a unit.
     """
     texts = np.array(texts_of(values), object)
     unread = [text for text in texts[np.isnan(numbers)] if text]
@@ -240,12 +269,12 @@ def _refuse_grouped(name: str, values: np.ndarray, numbers: np.ndarray, table: s
     if grouped and len(unread) - len(grouped) <= (1 - _MOSTLY) * (texts != "").sum():
         raise DataError(
             f"The column `{name}` of {table} holds numbers such as {grouped[0]!r}: write them without thousands "
-            f"separators and with a decimal point, {advice}."
+            f"separators or units, and with a decimal point, {advice}."
         )
 
 
 def _doubts(column: Column, table: Table) -> list[str]:
-    """Notes on a column that may not be what it seems: dates, and points that may separate thousands."""
+    """Notes on a column that may not be what it seems: dates, points that may separate thousands, close numbers."""
     if column.categories:
         named = [text for text in column.categories if text]
         if not named or sum(_DATE.fullmatch(text) is not None for text in named) < _MOSTLY * len(named):
@@ -254,9 +283,15 @@ def _doubts(column: Column, table: Table) -> list[str]:
             f"The column `{column.name}` looks like dates, and is taken as {len(named):,} categories: other dates will "
             "be unknown to the model."
         ]
+    values = table.columns[column.name]
+    is_close = column.deviation < _LEAST_STEPS * _step(column.mean)
+    if is_close and np.nanmin(numbers := numbers_of(values)[0]) < np.nanmax(numbers):
+        return [
+            f"The column `{column.name}` has a standard deviation of {column.deviation:.1e}, and float32 has steps of "
+            f"{_step(column.mean):.1e} at its mean: subtract a constant from all."
+        ]
     if column.name in table.decimal_commas:
         return []
-    values = table.columns[column.name]
     texts = {value for value in values.tolist() if not is_missing(value)} if values.dtype == object else set()
     if not all(isinstance(text, str) and _MAYBE_GROUPED.fullmatch(text.strip()) for text in texts):
         return []

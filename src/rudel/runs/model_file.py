@@ -63,8 +63,8 @@ def _first_sentence(error: BaseException) -> str:
     return f"{sentence.rstrip('.')}."
 
 
-_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks", "rudel.features.table_layer")
-"""Modules that register layers of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
+_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks", "rudel.features.table_layer", "rudel.features.table_r2")
+"""Modules that register classes of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
 
 
 def load_model(

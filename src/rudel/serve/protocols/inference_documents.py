@@ -169,6 +169,8 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -
         if len(contents) != shape[0]:
             raise bad(f"The input `{tensor.name}` takes one BYTES element for each example.")
         return column_of_bytes(contents, tensor)
+    if tensor.dtype == "bytes":
+        raise bad(f"The input `{tensor.name}` takes BYTES, and its `datatype` is {datatype}.")
     array = _numbers(given["data"], datatype, tensor) if part is None else _from_bytes(part, datatype, tensor)
     if array.size != math.prod(shape):
         raise bad(f"The input `{tensor.name}` has {array.size} elements, and its shape says {math.prod(shape)}.")
