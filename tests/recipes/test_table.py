@@ -204,6 +204,15 @@ def test_a_run_is_evaluated_on_another_table(classifier: Any, regressor: Any, tm
         evaluate_run(regressor.path, tmp_path / "other.csv", split="test")
 
 
+def test_a_wrong_text_is_named_by_its_row_of_the_file(regressor: Any, tmp_path: Path) -> None:
+    rows = {"city": ["Bern"] * 5, "heating": [""] * 5, "km/h": [50, 60, 70, 80, "fast"], "rent": ["", "", 700, 800, 1]}
+    words = r"`km/h` in .* holds 'fast' in row 5, and"
+    with pytest.raises(DataError, match=words):
+        evaluate_run(regressor.path, write(tmp_path / "other.csv", rows))
+    with pytest.raises(DataError, match=words):
+        recipe.data(tmp_path / "other.csv", trained=(regressor.model, ()), target="rent")
+
+
 @pytest.mark.parametrize("form", ["pandas", "polars", "lazy", "pyarrow", "dict"])
 def test_a_frame_is_predicted_and_evaluated_in_python(form: str, regressor: Any, tmp_path: Path) -> None:
     columns = {name: values[:256] for name, values in made_up().items()}
@@ -316,6 +325,19 @@ def test_numbers_of_categories_are_as_short_in_every_type(kind: Any) -> None:
     assert texts_of(np.array(values, kind)) == texts_of(values) == ["0.1", "2.25", "801", ""]
     most = np.finfo(kind).max
     assert texts_of(np.array([most, -np.inf], kind)) == [str(int(most)), "-inf"]
+
+
+@pytest.mark.parametrize("form", ["pyarrow", "polars", "parquet"])
+def test_large_whole_numbers_stay_apart_beside_a_missing_one(form: str, tmp_path: Path) -> None:
+    columns = {"id": [2**53 + 1, None, 2**53 + 2, 7]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    forms: dict[str, Any] = {
+        "pyarrow": pyarrow.table(columns),
+        "polars": polars.DataFrame(columns),
+        "parquet": tmp_path / "t.parquet",
+    }
+    found = read_table(forms[form]).columns["id"]
+    assert texts_of(found) == ["9007199254740993", "", "9007199254740994", "7"]
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])

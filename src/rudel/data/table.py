@@ -198,6 +198,9 @@ def _values(column: Any) -> np.ndarray:
     if hasattr(kind, "index_type"):  # a dictionary of PyArrow, which gives NumPy its last value for a missing one
         column = column.cast(kind.value_type)
     values = np.asarray(column)
+    is_whole = "int64" in str(kind or getattr(column, "dtype", "")).lower()
+    if is_whole and values.dtype.kind == "f" and (np.abs(values) > 2**53).any():  # float64 beside a missing one
+        values = np.array(column.to_list() if kind is None else column.to_pylist(), object)
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":  # of which objects are plain integers
         values = values.astype(f"{values.dtype.kind}8[us]")
     return values if values.dtype.kind in "iuf" else values.astype(object)

@@ -52,7 +52,7 @@ class Column:
         """Plain data that `column_of` reads."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
-    def encoded(self, values: Sequence[Any] | np.ndarray, source: str) -> np.ndarray:
+    def encoded(self, values: Sequence[Any] | np.ndarray, source: str, places: np.ndarray | None = None) -> np.ndarray:
         """Values as the model takes them, (N,).
 
         A number that is missing is NaN where the model knows gaps, and else the mean.
@@ -60,6 +60,7 @@ class Column:
         Args:
             values: (N,) numbers or texts; None, NaN and words such as "NA" are missing.
             source: what messages call the table.
+            places: of the values among the rows of the source, (N,); None where they are all.
 
         Raises:
             DataError: a text in a column of numbers.
@@ -68,8 +69,9 @@ class Column:
             return places_in(self.categories, texts_of(values)) + np.int32(1)
         found, wrong = numbers_of(values)
         if wrong is not None:
+            row = wrong if places is None else int(places[wrong])
             raise DataError(
-                f"The column `{self.name}` in {source} holds {str(values[wrong])!r} in row {wrong + 1:,}, and the "
+                f"The column `{self.name}` in {source} holds {str(values[wrong])!r} in row {row + 1:,}, and the "
                 "model takes numbers there: correct it, or leave it empty."
             )
         found = limited(found).astype(np.float32)
@@ -82,13 +84,16 @@ def column_of(config: Mapping[str, Any]) -> Column:
     return Column(**values)
 
 
-def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
+def encoded(
+    columns: Sequence[Column], table: Mapping[str, Any], source: str, places: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """A table as a model takes it, by the columns' keys; columns that it does not take are left out.
 
     Args:
         columns: of the model.
         table: values (N,) by the names of the columns.
         source: what messages call the table.
+        places: of the values among the rows of the source, (N,); None where they are all.
 
     Raises:
         DataError: a column is missing, or holds texts in the place of numbers.
@@ -97,7 +102,7 @@ def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) ->
         names = ", ".join(f"`{name}`" for name in missing)
         there = ", ".join(f"`{name}`" for name in table)
         raise DataError(f"{source} has no column {names}, which the model takes: it has {there}.")
-    return {column.key: column.encoded(table[column.name], source) for column in columns}
+    return {column.key: column.encoded(table[column.name], source, places) for column in columns}
 
 
 def unknown_in(columns: Sequence[Column], x: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.motion import find_motions
@@ -76,8 +78,9 @@ def model(dataset: rudel.Dataset, steps: int = 1, dropout: float = 0.2, learning
     from keras import layers
 
     x = dataset.train.x
+    mean, variance = (of((0, 1), dtype=np.float64) for of in (x.mean, x.var))  # float32 sums lose a large offset
     inputs = keras.Input(x.shape[1:], name="motion")
-    scaled = layers.Normalization(mean=x.mean((0, 1)), variance=x.var((0, 1)) + 1e-6, name="scaled")(inputs)
+    scaled = layers.Normalization(mean=mean, variance=variance + 1e-6, name="scaled")(inputs)
     for number, filters in enumerate((16, 24, 32), 1):
         name = f"convolution_{number}"
         scaled = layers.Conv1D(filters, 5, strides=2, padding="same", use_bias=False, name=name)(scaled)

@@ -82,7 +82,7 @@ def data(
         columns, notes = columns_of(trained[0]), []
     else:
         columns, notes = find_columns(table.take(rows.x), target, categories, ignore)
-    x = encoded(columns, table.columns, table.name)
+    x = encoded(columns, table.columns, table.name, np.flatnonzero(usable))
     every = rudel.Examples(x, y)
     return TableDataset(
         every.take(rows.x),
@@ -112,7 +112,7 @@ def evaluation(source: Any, split: str | None, class_names: Sequence[str], model
     fits = found.usable
     table, left_out = table.take(fits), table.take(found.known & ~fits)
     columns = columns_of(model)
-    x = encoded(columns, table.columns, table.name)
+    x = encoded(columns, table.columns, table.name, np.flatnonzero(fits))
     unknown = Counter(map(str, left_out.columns[target]))
     examples = rudel.Examples(x, found.values[fits])
     counts = {name: int(where.sum()) for name, where in unknown_in(columns, x).items()}
