@@ -258,15 +258,17 @@ def test_the_name_of_an_input_is_the_key_of_no_other() -> None:
     assert len({*names.values()}) == 5
 
 
-def test_inputs_may_be_named_by_keywords_of_python(fitted: Callable[..., Path], tmp_path: Path) -> None:
-    x = {name: np.random.default_rng(0).normal(size=(64, 1)).astype("f4") for name in ("class", "class_", "self", "y")}
+def test_inputs_may_be_named_by_keywords_of_python_and_by_case(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    names = ("class", "class_", "self", "y", "Y")
+    x = {name: np.random.default_rng(0).normal(size=(64, 1)).astype("f4") for name in names}
     given = {name: keras.Input((1,), name=name) for name in x}
     run = fitted(keras.Model(given, layers.Dense(1)(layers.Concatenate()(list(given.values())))), x, x["y"])
     made = rudel.export(run, "savedmodel", tmp_path / "net", data=x)
     assert made.largest_difference < 1e-5
     keys = {port.get("key", port["name"]): port["name"] for port in made.inputs}
-    assert keys == {"class": "class__0", "class_": "class_", "self": "self_", "y": "y"}
-    assert "Names of its inputs are identifiers: `class__0` is `class`, `self_` is `self`." in made.notes
+    assert keys == {"class": "class__1", "class_": "class_", "self": "self_", "Y": "Y", "y": "y_4"}
+    words = "Names of its inputs are identifiers: `class__1` is `class`, `self_` is `self`, `y_4` is `y`."
+    assert words in made.notes
 
 
 def test_onnx_has_grouped_convolutions_and_what_layers_hold_beside_weights(

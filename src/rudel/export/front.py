@@ -129,7 +129,7 @@ def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder
     """
     from rudel.features.table_layer import columns_of as table_columns_of
 
-    given = inputs_of(model, x, parameter)
+    given = inputs_of(model, x, parameter, str.lower)  # TensorFlow takes `X` and `x` for one
     features, network = _divided(model, converter)
     if features and network:
         save_model(network, folder / "network.keras")

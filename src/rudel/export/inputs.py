@@ -59,13 +59,16 @@ class Inputs:
         return [np.asarray(a).reshape(len(a), *leaf.shape) for a, leaf in zip(arrays, self.leaves, strict=True)]
 
 
-def inputs_of(model: "keras.Model", x: Arrays, naming: Callable[[str], str] = identifier) -> Inputs:
+def inputs_of(
+    model: "keras.Model", x: Arrays, naming: Callable[[str], str] = identifier, compared: Callable[[str], str] = str
+) -> Inputs:
     """The inputs of a model, as examples are given to it.
 
     Args:
         model: a built Keras model.
         x: inputs of examples (N, ...), in the form that the model takes; they tell the sizes that it leaves open.
         naming: makes the name of an input from its key, or from what Keras calls it.
+        compared: what of two names must differ.
 
     Raises:
         DataError: the examples do not fit the model.
@@ -86,8 +89,8 @@ def inputs_of(model: "keras.Model", x: Arrays, naming: Callable[[str], str] = id
     for number, (key, array) in enumerate(zip(keys, arrays, strict=True)):
         tensor = tensors[number] if tensors else None
         wanted = key if isinstance(key, str) else getattr(tensor, "name", "input") or "input"
-        name, taken = naming(wanted), {leaf.name for leaf in leaves} | {other for other in keys if other != key}
-        while name in taken:
+        name, taken = naming(wanted), {compared(leaf.name) for leaf in leaves}
+        while compared(name) in taken or name in {other for other in keys if other != key}:
             name = f"{name}_{number}"
         leaves.append(Input(name, key, *_shape_and_dtype(tensor, np.asarray(array), name)))
     return Inputs(tuple(leaves))
