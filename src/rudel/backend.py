@@ -114,7 +114,7 @@ def _keep_compiled_programs() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         for option, value in jax_cache().items():
             jax.config.update(option, value)
-        drop_old_programs()
+    drop_old_programs()
 
 
 def _leave_accelerators() -> None:
