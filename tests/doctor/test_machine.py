@@ -66,11 +66,11 @@ def test_programs_that_were_not_read_for_long_are_removed_once_a_day(
     drop_old_programs()  # there is no folder yet
     (folder := tmp_path / "jax").mkdir()
     now = time.time()
-    for name, made, read in (("old", 91, 91), ("read", 91, 89), ("new", 1, 1)):
-        (folder / f"{name}-cache").touch()
-        os.utime(folder / f"{name}-cache", (now - read * 86_400, now - made * 86_400))
+    for name, made, read in (("old-cache", 91, 91), (".a.tmp", 91, 91), ("read-cache", 91, 89), ("new-cache", 1, 1)):
+        (folder / name).touch()
+        os.utime(folder / name, (now - read * 86_400, now - made * 86_400))
     drop_old_programs()
-    assert sorted(path.name for path in folder.glob("*-cache")) == ["new-cache", "read-cache"]
+    assert {path.name for path in folder.iterdir()} == {".looked-through", "new-cache", "read-cache"}
     os.utime(folder / "new-cache", (0, 0))
     drop_old_programs()
     assert (folder / "new-cache").exists(), "it is looked for again on the next day"
