@@ -281,6 +281,33 @@ class TestMistakes:
             with pytest.raises(OptionError, match="A stream brings its own targets"):
                 rudel.evaluate(classifier(), listed(x, y), **given)
 
+    def test_inputs_by_other_names_than_the_models(self, blobs: Any) -> None:
+        x, _ = blobs
+        old: Any = keras.Input((6,), name="old")
+        new: Any = keras.Input((6,), name="new")
+        model: Any = keras.Model({"old": old, "new": new}, keras.layers.Dense(3)(old - 2 * new))
+        model.compile("sgd", "mse")
+        rudel.fit(model, {"new": x, "old": x}, x[:, :3])
+        for wrong in ({"id": x, "old": x, "new": x}, {"before": x, "after": x}, {"old": x}):
+            words = f"has the keys {', '.join(map(repr, wrong))}, and the model `{model.name}` takes 'old', 'new'"
+            for call in (rudel.fit, rudel.evaluate):
+                with pytest.raises(DataError, match=words):
+                    call(model, wrong, x[:, :3])
+            with pytest.raises(DataError, match=f"The prediction x {words}"):
+                rudel.predict(model, wrong)
+
+    def test_a_step_of_the_models_own_may_take_more_inputs(self, blobs: Any) -> None:
+        class More(keras.Model):
+            def predict_step(self, state: Any, data: Any) -> Any:
+                return super().predict_step(state, ({"x": data[0]["x"] + data[0]["more"]},))
+
+        x, _ = blobs
+        inputs = keras.Input((6,), name="x")
+        model = More({"x": inputs}, keras.layers.Dense(3)(inputs))
+        np.testing.assert_allclose(
+            rudel.predict(model, {"more": x, "x": x}), rudel.predict(model, {"more": 0 * x, "x": 2 * x})
+        )
+
     def test_weights_of_some_outputs(self, blobs: Any) -> None:
         x, y = blobs
         inputs = keras.Input((6,))

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from rudel.data.dataset import Arrays, Dataset, Examples, as_numbers, check_int32, check_unmasked, like
 from rudel.data.stream import Stream
 from rudel.errors import DataError
-from rudel.loop.model_names import names_of
+from rudel.loop.model_names import keys_of_inputs, names_of
 from rudel.loop.vocabulary import first_outside, lookups_of
 
 if TYPE_CHECKING:
@@ -107,13 +107,14 @@ def check_indices(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarra
 
 
 def check_inputs(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses complex numbers, whole ones beyond 32 bits, and indices that are in no table.
+    """Refuses complex numbers, whole ones beyond 32 bits, other names than the inputs', and indices in no table.
 
     See `check_examples` for the arguments.
 
     Raises:
         DataError: names the first of them.
     """
+    _check_names(x, model, what)
     _check_real(examples := Examples(x), model, what)
     for name, array in examples.named_arrays():
         check_int32(array, f"{what} {name}")
@@ -135,7 +136,7 @@ def _check_real(examples: Examples, model: "keras.Model", what: str) -> None:
 
 
 def check_examples(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses NaN, complex numbers, images of another size than the model's, and indices and labels out of range.
+    """Refuses NaN, complex numbers, inputs of other names or sizes, and indices and labels out of range.
 
     In a column of a table, NaN is a missing number.
 
@@ -150,6 +151,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     """
     from rudel.features.table_layer import columns_of
 
+    _check_names(examples.x, model, what)
     _check_real(examples, model, what)
     gaps = {f"x[{column.key!r}]" for column in columns_of(model) if column.gaps}
     for name, array in examples.named_arrays():
@@ -194,7 +196,7 @@ def _of_output(part: Any, name: Any, index: int) -> Any:
 def _check_classes(target: _Target, model: "keras.Model", what: str, numbers: np.ndarray | None) -> None:
     """Refuses labels that are not the number of a class."""
     labels, shape = target.labels, target.shape
-    if target.loss_name not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+    if target.loss_name not in _SPARSE_LOSSES or not _ends_in_number(shape):
         return
     classes = shape[-1]
     if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
@@ -214,6 +216,24 @@ def _check_classes(target: _Target, model: "keras.Model", what: str, numbers: np
             f"The label {value} of example {_number(wrong[0], numbers):,} in {what} {target.name} is out of range: the "
             f"model has {classes} outputs, "
             f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
+        )
+
+
+def _check_names(x: Arrays, model: "keras.Model", what: str) -> None:
+    """Refuses a dict with other keys than those of a functional model's inputs: Keras takes its values by their order.
+
+    Steps and calls of a model's own may take more.
+    """
+    import keras
+
+    own = ("train_step", "test_step", "predict_step", "compute_loss")
+    if not isinstance(x, dict) or any(getattr(type(model), name) is not getattr(keras.Model, name) for name in own):
+        return
+    taken = keys_of_inputs(model)
+    if taken and set(x) != set(taken):
+        has, wants = (", ".join(map(repr, keys)) for keys in (x, taken))
+        raise DataError(
+            f"The {what} x has the keys {has}, and the model `{model.name}` takes {wants}: give just these."
         )
 
 
@@ -262,7 +282,7 @@ def _counted(labels: np.ndarray, weight: Arrays, model: "keras.Model") -> np.nda
 def _check_label_form(target: _Target, what: str) -> None:
     """Refuses one-hot labels where the loss takes integers, and integers where it takes one-hot labels."""
     labels, shape, loss = target.labels, target.shape, target.loss_name
-    if not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+    if not _ends_in_number(shape):
         return
     if (classes := shape[-1]) < 2:
         return
@@ -320,6 +340,11 @@ def check_finite(array: np.ndarray, what: str, numbers: np.ndarray | None = None
 
 def _number(row: int | np.integer, numbers: np.ndarray | None) -> int:
     return int(row if numbers is None else numbers[row])
+
+
+def _ends_in_number(shape: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Whether it is the shape of one output whose last axis has a known length; a plain number has no axis."""
+    return isinstance(shape, tuple) and len(shape) > 0 and isinstance(shape[-1], int)
 
 
 def needs_targets(model: "keras.Model") -> bool:

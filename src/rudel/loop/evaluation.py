@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -323,7 +324,8 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int | None = None) -
 
     Raises:
         DataError: there are no inputs, those of a stream cannot be read, a whole number needs more than 32 bits, an
-            index is in no table of the model, or inputs of several shapes have outputs of several shapes.
+            index is in no table of the model, inputs have other names than the model's, an output is one number for a
+            batch, or inputs of several shapes have outputs of several shapes.
         ModelError: it is not a model, its `predict_step` cannot be compiled, or JAX compiles nothing.
     """
     model_state.check_model(model)
@@ -351,6 +353,10 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int | None = None) -
 
 
 def _concatenated(*batches: np.ndarray) -> np.ndarray:
+    if not batches[0].shape:
+        raise DataError(
+            "The model gives one number for a whole batch, and predictions are made of examples: leave that output out."
+        )
     shapes = sorted({batch.shape[1:] for batch in batches})
     if len(shapes) > 1:
         raise DataError(
@@ -400,6 +406,11 @@ def _row_form(x: Arrays) -> tuple[Any, ...]:
     return structure, tuple((array.shape[1:], array.dtype) for array in leaves)
 
 
+def _without_padding(output: np.ndarray, rows: int, room: int) -> np.ndarray:
+    """An output without what it gives for the copies behind `rows` examples; one with another number of rows stays."""
+    return output[:rows] if output.shape[:1] == (room,) else output
+
+
 def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
     """The outputs for each of some batches of inputs; those smaller than a model is made for are filled up."""
     if backend_name() != "jax":
@@ -422,5 +433,5 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
             programs[key] = compile_prediction(model, state, batch)
         outputs, changed = programs[key].run(state.trainable, moved, batch)
         moved = after(moved, changed)
-        yield jax.tree.map(lambda array, n=rows: array[:n], jax.device_get(outputs))
+        yield jax.tree.map(partial(_without_padding, rows=rows, room=room), jax.device_get(outputs))
     _leave(model, state.non_trainable, moved)

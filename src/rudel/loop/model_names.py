@@ -17,3 +17,13 @@ def names_of(model: "keras.Model", side: str) -> list[str]:
     if side == "outputs":
         return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
     return [tensor.name for tensor in tensors]
+
+
+def keys_of_inputs(model: "keras.Model") -> list[str]:
+    """The keys of the dict that a functional model takes; none where it takes no dict, or calls by code of its own."""
+    try:
+        structure = model.input
+    except (AttributeError, ValueError):  # subclassed, or not built
+        return []
+    own = type(model).call.__module__.partition(".")[0] != "keras"
+    return list(structure) if isinstance(structure, Mapping) and not own else []

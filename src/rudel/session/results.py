@@ -167,9 +167,9 @@ def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
 
 
 def _answers(model: "keras.Model", outputs: Tree, truth: np.ndarray) -> Predictions | None:
-    """Answers to the examples that the loss does not ignore; None if the labels are not numbers of outputs."""
+    """Answers to the examples that the loss does not ignore; None if labels and outputs do not fit each other."""
     probabilities = as_probabilities(model, outputs) if isinstance(outputs, np.ndarray) else None
-    if probabilities is None:
+    if probabilities is None or len(probabilities) != len(truth):
         return None
     counted = truth != ignored_class(model)
     probabilities, truth = probabilities[counted], truth[counted]

@@ -10,6 +10,7 @@ import pytest
 
 import rudel
 from rudel.backend import set_seed
+from rudel.errors import DataError
 from rudel.loop.batch_sizes import batch_size_of
 
 layers, ops = keras.layers, keras.ops
@@ -305,6 +306,23 @@ def test_predicts_what_keras_predicts_of_a_model_that_computes_across_the_batch(
     quiet: Any = 0  # the stubs of Keras want a text
     expected = model.predict(x, batch_size=32, verbose=quiet)
     np.testing.assert_allclose(rudel.predict(model, given, batch_size=32), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_predicts_all_rows_of_outputs_that_have_more_than_the_inputs() -> None:
+    inputs: Any = keras.Input((5,))
+    model = keras.Model(inputs, ops.reshape(layers.Dense(4)(inputs), (-1, 2)))
+    expected = model.predict(TABLE, verbose=0)  # type: ignore[call-arg]
+    np.testing.assert_allclose(rudel.predict(model, TABLE, batch_size=40), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_one_number_for_a_batch_is_learned_from_and_not_predicted(size: int | None) -> None:
+    inputs: Any = keras.Input(batch_shape=(size, 5))
+    model = keras.Model(inputs, ops.mean(layers.Dense(1)(inputs)))
+    model.compile("sgd", lambda truth, outputs: outputs)
+    assert np.isfinite(rudel.fit(model, TABLE, TABLE, batch_size=8).history["loss"]).all()
+    with pytest.raises(DataError, match="one number for a whole batch"):
+        rudel.predict(model, TABLE[:90])
 
 
 def compared(truth: Any, outputs: Any) -> Any:
