@@ -5,7 +5,9 @@ only notes and events of theirs.
 """
 
 import contextlib
+import importlib
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,6 +97,8 @@ class Lines(Display):
 class RichDisplay(Lines):
     """A progress bar with speeds, metrics and the time left, and the hosts below it, drawn by Rich.
 
+    In a notebook, IPython draws it: Rich alone wants ipywidgets there, which few have, and draws nothing without.
+
     Args:
         console: where; None for standard error.
     """
@@ -127,7 +131,11 @@ class RichDisplay(Lines):
             TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        self._progress = Board(*columns, console=console, transient=True, refresh_per_second=_REFRESHES)
+        self._progress = Board(
+            *columns, console=console, transient=True, refresh_per_second=_REFRESHES, disable=console.is_jupyter
+        )
+        self._in_notebook: Any = None
+        self._drawn = 0.0
 
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Draws the bar."""
@@ -137,6 +145,8 @@ class RichDisplay(Lines):
             "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="starting", metrics=""
         )
         self._progress.start()
+        if self._console.is_jupyter:
+            self._in_notebook = importlib.import_module("IPython.display").display(self._progress, display_id=True)
 
     def note(self, text: str) -> None:
         """Prints the sentence above the bar."""
@@ -145,6 +155,7 @@ class RichDisplay(Lines):
     def sending(self, done: int, total: int) -> None:
         """Says how much has arrived, in the place of the metrics that are not there yet."""
         self._progress.update(self._task, metrics=f"{size(done)} of {size(total)} at the hosts")
+        self._draw_in_notebook()
 
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """Moves the bar."""
@@ -157,6 +168,7 @@ class RichDisplay(Lines):
             speed=f"{speed:,.0f} steps/s · {speed * self._schedule.sizes[0]:,.0f} examples/s" if self._wide else "",
             metrics=described(dict(sorted(logs.items(), key=lambda entry: entry[0] != "loss"))),
         )
+        self._draw_in_notebook()
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Prints the line of an epoch above the bar."""
@@ -168,6 +180,13 @@ class RichDisplay(Lines):
         """Takes the bar away; the lines of the epochs stay."""
         super().stop()
         self._progress.stop()
+        if self._in_notebook:
+            self._in_notebook.update({"text/plain": ""}, raw=True)
+
+    def _draw_in_notebook(self) -> None:
+        if self._in_notebook and time.monotonic() - self._drawn >= 1 / _REFRESHES:
+            self._in_notebook.update(self._progress)
+            self._drawn = time.monotonic()
 
     def _epoch_of(self, step: int) -> str:
         return f"{step // self._schedule.steps_per_epoch + 1}/{self._schedule.epochs}"

@@ -2,6 +2,7 @@ import io
 import itertools
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -274,3 +275,30 @@ def test_on_one_computer_there_is_nothing_below_the_bar():
     display.stop()
     assert "round" not in screen.getvalue()
     assert "\x1b[1A" not in screen.getvalue().removesuffix("\x1b[1A\x1b[2K")  # one line, never two
+
+
+def test_a_notebook_without_ipywidgets_has_a_bar_until_the_training_ends(monkeypatch):
+    shown = []
+
+    class Cell:
+        """What IPython's `display` returns: an output of the cell that is replaced."""
+
+        def update(self, output, raw=False):
+            shown.append(output["text/plain"] if raw else output._repr_mimebundle_((), ())["text/plain"])
+
+    def show(output, display_id=False):
+        shown.append(output._repr_mimebundle_((), ())["text/plain"])
+        return Cell() if display_id else None
+
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=show))
+    display = RichDisplay(Console(force_jupyter=True))
+    display.start(plan_schedule(320, 32, 2, None, 0), 0, 0.0)
+    display.advance(5, {"loss": 0.25}, 1.0)
+    display.epoch({"epoch": 1, "loss": 0.125})
+    display.stop()
+    first, bar, line, last = shown
+    assert "0/20 steps" in first
+    assert "5/20 steps" in bar and "loss 0.2500" in bar
+    assert "epoch 1  loss 0.1250" in line
+    assert not last
