@@ -318,6 +318,37 @@ class TestMistakes:
             rudel.evaluate(model, x, targets, sample_weight=weights)
         rudel.evaluate(model, x, targets, sample_weight=weights | {"a": None, "c": None})
 
+    def test_targets_by_other_names_than_those_of_the_outputs(self, blobs: Any) -> None:
+        x, y = blobs
+        inputs = keras.Input((6,))
+        a, b = (keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b"))
+        both, only_b = "the outputs `a` and `b`: give", "the outputs `a` and `b`, with a loss for `b`: give"
+        for outputs, loss, names, words in (
+            ({"a": a, "b": b}, "mse", ("a", "q"), both),
+            ([a, b], "mse", (0, 1), both),  # Keras would train on the numbers 0 and 1
+            ({"a": a, "b": b}, {"b": "mse"}, ("a",), only_b),  # and `b` on the targets of `a`
+        ):
+            model = keras.Model(inputs, outputs)
+            model.compile(loss=loss)
+            targets = {name: y.astype("float32") for name in names}
+            given = " and ".join(f"`{name}`" for name in names)
+            for ask in (rudel.fit, rudel.evaluate):
+                with pytest.raises(ModelError, match=f"the targets are called {given}, and {words}"):
+                    ask(model, x, targets)
+
+    def test_targets_of_some_outputs_of_outputs_in_lists_and_of_one_that_is_there_twice(self, blobs: Any) -> None:
+        x, y = blobs[0], blobs[1].astype("float32")
+        inputs = keras.Input((6,))
+        a, b, c = (keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b", "c"))
+        for outputs, loss, targets in (
+            ({"a": a, "b": b}, {"b": "mse"}, {"b": y}),
+            ({"a": a, "b": a}, "mse", {"a": y, "b": y}),
+            ({"a": [a, b], "c": c}, "mse", {"a": [y, y], "c": y}),
+        ):
+            model = keras.Model(inputs, outputs)
+            model.compile(loss=loss)
+            assert rudel.evaluate(model, x, targets)["loss"] > 0
+
     def test_a_key_that_a_loss_of_the_models_own_misses(self, blobs: Any) -> None:
         class Named(keras.Model):
             def call(self, x: Any) -> Any:

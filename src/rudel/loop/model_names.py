@@ -8,12 +8,16 @@ if TYPE_CHECKING:
 
 
 def names_of(model: "keras.Model", side: str) -> list[str]:
-    """Distinct names of the "inputs" or the "outputs" of a model, in Keras' order; none of a single output."""
+    """Distinct names of the "inputs" or the "outputs" of a model, in Keras' order; none of a single output.
+
+    Nor of tensors in a dict that are in lists or dicts of their own, or there twice.
+    """
     tensors = getattr(model, side, None) or ()
     structure = getattr(model, side.removesuffix("s"), None) if tensors else None
     if isinstance(structure, Mapping):
         keys = {id(tensor): key for key, tensor in structure.items()}
-        return [keys[id(tensor)] for tensor in tensors]
+        found = [keys[id(tensor)] for tensor in tensors if id(tensor) in keys]
+        return found if len(found) == len(keys) == len(tensors) else []
     if side == "outputs":
         return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
     return [tensor.name for tensor in tensors]

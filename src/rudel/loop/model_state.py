@@ -14,6 +14,7 @@ import numpy as np
 from rudel.aliases import Tree
 from rudel.backend import backend_name
 from rudel.errors import ModelError
+from rudel.loop.model_names import names_of
 from rudel.shipping.user_code import is_installed
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
     check_compiled(model)
     from rudel.internals.keras import build_symbolically
 
+    if words := _why_not_of_outputs(model, batch[1]):
+        raise ModelError(f"The model `{model.name}` cannot take these examples: {words}")
     try:
         build_symbolically(model, as_on_device(batch))
         if not model.optimizer.built:  # one that scales the loss would be built again
@@ -76,6 +79,23 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
         which = "" if batch[1] is not None else ", which have no targets"
         cannot = "be compiled" if _wanted_value(error) else f"take these examples{which}"
         raise ModelError(f"The model `{model.name}` cannot {cannot}: {why_not_traced(error)}") from error
+
+
+def _why_not_of_outputs(model: "keras.Model", targets: Tree) -> str:
+    """Why targets by name are not those of a model's outputs, which Keras may pair by their places; "" where they are.
+
+    Steps of the user's own may take any names, and so does Keras for a single output.
+    """
+    outputs = names_of(model, "outputs")
+    if not isinstance(targets, dict) or not outputs or not logs_its_metrics(model, "train_step", "compute_loss"):
+        return ""
+    losses = getattr(model, "loss", None)
+    wanted = [name for name in outputs if not isinstance(losses, dict) or losses.get(name) is not None]
+    if set(wanted) <= targets.keys() <= set(outputs):
+        return ""
+    given, named, learned = (" and ".join(f"`{name}`" for name in names) for names in (targets, outputs, wanted))
+    of_learned = "" if wanted == outputs else f", with a loss for {learned}"
+    return f"the targets are called {given}, and the outputs {named}{of_learned}: give targets by the outputs' names."
 
 
 def check_compiled(model: "keras.Model") -> None:

@@ -299,6 +299,7 @@ def test_a_notebook_without_ipywidgets_has_a_bar_until_the_training_ends(monkeyp
     display.stop()
     first, bar, line, last = shown
     assert "0/20 steps" in first
-    assert "5/20 steps" in bar and "loss 0.2500" in bar
+    assert "5/20 steps" in bar
+    assert "loss 0.2500" in bar
     assert "epoch 1  loss 0.1250" in line
     assert not last
