@@ -11,6 +11,7 @@ Nothing heavy is imported until it is used.
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rudel.cache import jax_cache
@@ -83,6 +84,17 @@ _HOMES = {
     "tune": "rudel.tuning.tune",
     "write_report": "rudel.report",
 }
+
+
+def _note_fork() -> None:
+    if "jax" in sys.modules:
+        from rudel.internals.jax import note_fork
+
+        note_fork()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 if not TYPE_CHECKING:  # so that type checkers know of a name that is not there

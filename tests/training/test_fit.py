@@ -1,6 +1,8 @@
 """`rudel.fit`: its arguments, callbacks, and what it says of mistakes."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,40 @@ from scipy.sparse import csr_matrix
 import rudel
 from rudel.backend import set_seed
 from rudel.errors import DataError, ModelError, NonFiniteError, OptionError, RunError
+
+FORKS = """
+import os
+import warnings
+
+import rudel
+import keras
+import numpy as np
+
+x = np.ones((4, 3), "float32")
+
+def made():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+def forked(name, ask):
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    try:
+        ask()
+        print(name, "answered", flush=True)
+    except rudel.RudelError as error:
+        print(name, str(error).partition(" and ")[2].partition(":")[0], flush=True)
+    finally:
+        os._exit(0)
+
+forked("predict before:", lambda: rudel.predict(made(), x))
+model = made()
+warnings.simplefilter("ignore", RuntimeWarning)  # of JAX, that a fork may hang
+forked("fit after:", lambda: rudel.fit(model, x, x[:, 0]))
+forked("predict after:", lambda: rudel.predict(model, x))
+"""
 
 
 def weights_of(model: Any) -> list[np.ndarray]:
@@ -380,6 +416,17 @@ class TestMistakes:
                 rudel.fit(model, *blobs)
         with pytest.raises(ModelError, match="cannot take these examples"):
             rudel.fit(classifier(), blobs[0][:, :4], blobs[1])
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on Unix")
+    def test_a_process_that_was_forked_after_jax_had_started(self, warm_python: str, tmp_path: Path) -> None:
+        program = tmp_path / "forks.py"
+        program.write_text(FORKS)
+        command = [warm_python, program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert done.stdout.splitlines() == [
+            "predict before: answered",
+            *("fit after: JAX hangs in such a process", "predict after: JAX hangs in such a process"),
+        ], done.stderr
 
     def test_a_jax_that_compiles_nothing(self, classifier: Any, blobs: Any) -> None:
         model = classifier()

@@ -2,11 +2,14 @@
 
 import functools
 import importlib
+import os
 import secrets
 import sys
 from typing import Any
 
 from rudel.internals import mentions, require
+
+_forked_after_start: set[int] = set()
 
 
 def backend_has_started() -> bool:
@@ -16,6 +19,17 @@ def backend_has_started() -> bool:
         return False
     require("jax", {"xla_bridge.backends_are_initialized": hasattr(bridge, "backends_are_initialized")})
     return bridge.backends_are_initialized()
+
+
+def note_fork() -> None:
+    """Takes note, in a child that has just been forked, of whether its parent had started JAX's backend."""
+    if backend_has_started():
+        _forked_after_start.add(os.getpid())
+
+
+def was_forked_after_start() -> bool:
+    """Whether this process is a fork of one that had started JAX, for whose threads JAX waits here for ever."""
+    return os.getpid() in _forked_after_start
 
 
 def keep_programs_whole() -> None:
