@@ -67,10 +67,11 @@ def drop_old_programs() -> None:
         if looked.exists() and now - looked.stat().st_mtime < _DAY:
             return
         looked.touch()
-        for program in folder.iterdir():  # or what a killed process had written of one
-            about = program.stat()
-            if program.is_file() and now - max(about.st_atime, about.st_mtime) > 90 * _DAY:
-                program.unlink()
+        for program in (*folder.glob("*-cache"), *folder.glob(".*.tmp")):  # the latter of killed processes
+            with contextlib.suppress(OSError):  # another process removes it, too, or it is another user's
+                about = program.stat()
+                if now - max(about.st_atime, about.st_mtime) > 90 * _DAY:
+                    program.unlink()
 
 
 def cache_place() -> Path:

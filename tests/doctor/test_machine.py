@@ -66,14 +66,39 @@ def test_programs_that_were_not_read_for_long_are_removed_once_a_day(
     drop_old_programs()  # there is no folder yet
     (folder := tmp_path / "jax").mkdir()
     now = time.time()
-    for name, made, read in (("old-cache", 91, 91), (".a.tmp", 91, 91), ("read-cache", 91, 89), ("new-cache", 1, 1)):
+    for name, made, read in (
+        *(("old-cache", 91, 91), (".a.tmp", 91, 91), ("read-cache", 91, 89), ("new-cache", 1, 1)),
+        *((".lockfile", 91, 91), ("read-atime", 91, 91)),  # JAX's, of a cache of limited size
+    ):
         (folder / name).touch()
         os.utime(folder / name, (now - read * 86_400, now - made * 86_400))
     drop_old_programs()
-    assert {path.name for path in folder.iterdir()} == {".looked-through", "new-cache", "read-cache"}
+    assert {path.name for path in folder.iterdir()} == {
+        *(".lockfile", ".looked-through", "new-cache", "read-atime", "read-cache")
+    }
     os.utime(folder / "new-cache", (0, 0))
     drop_old_programs()
     assert (folder / "new-cache").exists(), "it is looked for again on the next day"
+
+
+def test_an_old_program_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path))
+    (folder := tmp_path / "jax").mkdir()
+    for name in ("a-cache", "b-cache", "c-cache"):
+        (folder / name).touch()
+        os.utime(folder / name, (0, 0))
+    refused: list[Path] = []
+    unlink = Path.unlink
+
+    def refusing(path: Path) -> None:
+        if not refused:
+            refused.append(path)
+            raise PermissionError
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", refusing)
+    drop_old_programs()
+    assert {path.name for path in folder.iterdir()} == {".looked-through", refused[0].name}
 
 
 def test_on_a_gpu_programs_are_not_read_where_they_cannot_be_written(
