@@ -1,6 +1,7 @@
 """Sweeps on this computer and on Dask workers: what is found, what is kept, and what happens when one is lost."""
 
 import asyncio
+import errno
 import io
 import json
 import math
@@ -477,6 +478,23 @@ def test_a_damaged_record_is_named_and_no_trial_is_lost(swept: Path, tmp_path: P
     assert [path.read_bytes() for path in kept] == before
 
 
+@pytest.mark.parametrize("name", ["tune.json", "trials.jsonl"])
+def test_a_record_that_cannot_be_opened_is_not_said_to_be_damaged(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shutil.copytree(swept, tmp_path / "sweep")
+    read = Path.read_text
+
+    def refusing(path: Path, *arguments: Any, **more: Any) -> str:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return read(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "read_text", refusing)
+    with pytest.raises(RunError, match=f"{name} cannot be read .Permission denied.: repair"):
+        rudel.tune(bowl, {"x": "0.0..1.0"}, trials=4, run=tmp_path / "sweep", resume=True)
+
+
 def test_checkpoints_of_a_trial_are_never_newer_than_its_best_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,29 +510,43 @@ def test_checkpoints_of_a_trial_are_never_newer_than_its_best_weights(
     assert places == ["best-2.npz", "step-2.npz"]
 
 
-def test_the_best_is_whole_when_the_sweep_is_killed_as_another_takes_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("event", "count", "kept"), [("os.rename", 1, "old"), ("os.rename", 2, "old"), ("os.remove", 1, "new")]
+)
+def test_the_best_is_whole_when_the_sweep_is_killed_as_another_takes_its_place(
+    tmp_path: Path, event: str, count: int, kept: str
+) -> None:
     program = f"""
 import io, os, signal, sys, zipfile
 from pathlib import Path
 from rudel.tuning.ledger import Ledger
 
+ledger = Ledger(Path({str(tmp_path)!r}))
+left = {count}
+
 def keep(content):
     with zipfile.ZipFile(archive := io.BytesIO(), "w") as packed:
         packed.writestr("config.json", content)
         packed.writestr("model.keras", content)
-    Ledger(Path({str(tmp_path)!r})).keep_best(archive.getvalue())
+    ledger.keep_best(archive.getvalue())
 
 def hook(event, arguments):
-    if event == "os.remove":
-        os.kill(os.getpid(), signal.SIGKILL)
+    global left
+    if event == {event!r}:
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-keep("old")
-sys.addaudithook(hook)
-keep("new")
+with ledger.begin({{}}, resume=False):
+    keep("old")
+    sys.addaudithook(hook)
+    keep("new")
 """
-    killed = subprocess.run([sys.executable, "-c", program], check=False)
+    killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=100)
     assert killed.returncode == -signal.SIGKILL
-    assert [path.read_text() for path in sorted((tmp_path / "best").iterdir())] == ["new", "new"]
+    with Ledger(tmp_path).begin({}, resume=True):
+        assert [path.read_text() for path in sorted((tmp_path / "best").iterdir())] == [kept, kept]
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "best", "tune.json"}
 
 
 def test_choices_among_lists(tmp_path: Path) -> None:
@@ -578,6 +610,20 @@ def test_a_final_training_that_was_killed_as_it_took_its_place_is_there_in_the_e
     assert train_final("sine", Tuned(tmp_path, "loss", {"lr": 0.25}, 1.0, None, ())).path == final
     assert (final / "trained.txt").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["final", "tune.json"]
+
+
+def test_a_final_training_comes_back_that_was_moved_when_a_better_one_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "tune.json").write_text(
+        json.dumps({"data": None, "epochs": None, "steps": 1, "batch_size": None, "fixed": {"net": "small"}})
+    )
+    final, fresh = tmp_path / "final", tmp_path / ".new"
+    tuned = Tuned(tmp_path, "loss", {"lr": 0.25}, 1.0, None, ())
+    train_final("sine", tuned)
+    (final / "trained.txt").touch()
+    fresh.mkdir()
+    final.rename(fresh / "old")
+    assert train_final("sine", tuned).path == final
+    assert (final / "trained.txt").exists()
 
 
 def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Client, tmp_path: Path) -> None:

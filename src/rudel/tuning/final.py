@@ -39,6 +39,9 @@ def train_final(recipe: str, tuned: Tuned, **where: Any) -> TrainedRun:
 
     final, fresh = tuned.path / "final", tuned.path / ".new"
     new, old = fresh / "final", fresh / "old"
+    if old.exists() and not final.exists():  # a call was killed between the two renames below
+        with writing(tuned.path):
+            old.rename(final)
     has_new = bool(RunDirectory(new).read_config()) and _is_free(new, arguments)
     if not has_new:
         shutil.rmtree(fresh, ignore_errors=True)

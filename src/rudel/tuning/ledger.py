@@ -84,6 +84,8 @@ class Ledger:
             ) from error
         try:
             remove_leftovers(self.path)
+            with writing(self.path):
+                self._restore_best()
             before = self._before(resume)
             for name in now:
                 if name in before and name != "trials" and before[name] != now[name]:
@@ -133,10 +135,8 @@ class Ledger:
 
     def keep_best(self, archive: bytes) -> None:
         """Replaces the best trial by what is in this archive; either is whole, whenever the process is killed."""
-        new, old, best = self.path / ".best.tmp", self.path / ".best.old", self.path / "best"
         with writing(self.path):
-            shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+            new, old, best = self._restore_best()
             new.mkdir()
             with zipfile.ZipFile(io.BytesIO(archive)) as packed:  # whose names cannot lead out of the folder
                 packed.extractall(new)
@@ -145,6 +145,19 @@ class Ledger:
                 best.rename(old)
             new.rename(best)
             shutil.rmtree(old, ignore_errors=True)
+
+    def _restore_best(self) -> tuple[Path, Path, Path]:
+        """Puts the best trial back that a killed sweep had moved away, and removes what else was left of that.
+
+        Returns:
+            Where a new best trial is unpacked, where the old one lies meanwhile, and where the best one is.
+        """
+        new, old, best = self.path / ".best.tmp", self.path / ".best.old", self.path / "best"
+        if old.exists() and not best.exists():
+            old.rename(best)
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        return new, old, best
 
     def _folder(self, number: int) -> Path:
         return self.path / "trials" / str(number)
@@ -181,14 +194,16 @@ class Ledger:
 
     @contextlib.contextmanager
     def _reading(self, path: Path) -> Iterator[None]:
-        """Makes one sentence of a record that is damaged.
+        """Makes one sentence of a record that is damaged, or may not be read.
 
         Raises:
             RunError: names it.
         """
         try:
             yield
-        except (OSError, ValueError, TypeError) as error:
+        except OSError as error:
+            raise RunError(f"{path} cannot be read ({error.strerror}): repair that, and try again.") from error
+        except (ValueError, TypeError) as error:
             raise RunError(
                 f"{path} cannot be read ({error}): the sweep is damaged; begin another with {option('run')}."
             ) from error
