@@ -118,22 +118,32 @@ def check_compiled(model: "keras.Model") -> None:
 
 
 def check_jit() -> None:
-    """Refuses a JAX that does not compile, or waits for ever in a forked process, where Keras runs on it.
+    """Refuses a JAX that does not compile, or that hangs, where Keras runs on it.
 
     Raises:
         ModelError: says how that is undone.
     """
-    from rudel.internals.jax import was_forked_after_start
-
     if jax.config.jax_disable_jit and backend_name() == "jax":  # type: ignore[attr-defined]
         raise ModelError(
             "JAX compiles nothing here, and Rudel compiles many steps into one program: unset JAX_DISABLE_JIT, "
             "leave `jax.disable_jit()` out, or debug with Keras' model.fit."
         )
+    check_not_forked()
+
+
+def check_not_forked() -> None:
+    """Refuses a process that was forked after JAX had started, where Keras runs on it: JAX hangs there.
+
+    Raises:
+        ModelError: says how to start the process.
+    """
+    from rudel.internals.jax import was_forked_after_start
+
     if was_forked_after_start() and backend_name() == "jax":
         raise ModelError(
             "This process was forked from one in which JAX had started, and JAX hangs in such a process: start it by "
-            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")), with functions of a module.'
+            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")), with functions of a module, or fork '
+            "before the first model is made or loaded."
         )
 
 

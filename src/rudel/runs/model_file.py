@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, without_tensorflow
 from rudel.errors import ModelError, RunError
-from rudel.loop.model_state import first_line
+from rudel.loop.model_state import check_not_forked, first_line
 
 if TYPE_CHECKING:
     import keras
@@ -79,8 +79,10 @@ def load_model(
 
     Raises:
         RunError: the file is damaged, or needs classes that are not known.
+        ModelError: this process was forked after JAX had started.
     """
     keras = keras_here()
+    check_not_forked()
     for name in _OWN_LAYERS:
         importlib.import_module(name)
     try:

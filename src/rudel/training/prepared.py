@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset
 from rudel.errors import OptionError, option
+from rudel.loop.model_state import check_not_forked
 from rudel.loop.schedule import Schedule, check_seed, check_whole_number, plan_schedule
 from rudel.recipes import current_name
 from rudel.recipes.load import Recipe, find_recipe
@@ -94,9 +95,11 @@ def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
 
     Raises:
         RecipeError, OptionError: the recipe, or an option of it, cannot be used.
+        ModelError: this process was forked after JAX had started.
         RudelError: what the recipe raises.
     """
     keras = keras_here()
+    check_not_forked()
     found, rate = find_recipe(request.recipe), request.learning_rate
     values = dict(request.options or {})
     if rate is not None and "learning_rate" in found.options:
