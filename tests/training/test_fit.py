@@ -370,6 +370,8 @@ class TestMistakes:
             ({"a": a, "b": b}, "mse", ("a", "q"), both),
             ([a, b], "mse", (0, 1), both),  # Keras would train on the numbers 0 and 1
             ({"a": a, "b": b}, {"b": "mse"}, ("a",), only_b),  # and `b` on the targets of `a`
+            ([a, b], [None, "mse"], ("a",), only_b),
+            ({"a": a, "b": b}, {"c": "mse"}, ("c",), "the outputs `a` and `b`, with a loss for none of them: give"),
         ):
             model = keras.Model(inputs, outputs)
             model.compile(loss=loss)
@@ -385,6 +387,7 @@ class TestMistakes:
         a, b, c = (keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b", "c"))
         for outputs, loss, targets in (
             ({"a": a, "b": b}, {"b": "mse"}, {"b": y}),
+            ([a, b], [None, "mse"], {"b": y}),
             ({"a": a, "b": a}, "mse", {"a": y, "b": y}),
             ({"a": [a, b], "c": c}, "mse", {"a": [y, y], "c": y}),
         ):
@@ -548,6 +551,15 @@ def test_the_labels_of_each_output_fit_its_loss(form: Any) -> None:
     rudel.fit(model, x, formed(255 * mask, kind), verbose=False)
 
 
+def test_labels_fit_a_model_that_is_not_built() -> None:
+    x, y = np.zeros((8, 3), np.float32), np.arange(8) % 3 + 1
+    for ask in (rudel.fit, rudel.evaluate):
+        model = keras.Sequential([keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        with pytest.raises(DataError, match=r"The label 3 of example 2 in .* is out of range"):
+            ask(model, x, y)
+
+
 def test_complex_numbers_keep_their_imaginary_part_or_are_refused() -> None:
     z = np.full((4, 2), 1 + 2j, np.complex64)
     model = keras.Sequential([keras.layers.Dense(2)])
@@ -563,6 +575,19 @@ def test_complex_numbers_keep_their_imaginary_part_or_are_refused() -> None:
     given = keras.Input((2,), dtype="complex64")
     model = keras.Model(given, keras.layers.Lambda(keras.ops.absolute, (2,), dtype="complex64")(given))
     np.testing.assert_allclose(rudel.predict(model, z), np.abs(z), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")  # Keras' loss is complex until it is added up
+def test_a_loss_of_complex_numbers_takes_complex_targets() -> None:
+    class Distance(keras.losses.Loss):
+        def call(self, y_true: Any, y_pred: Any) -> Any:
+            return keras.ops.absolute(y_true - keras.ops.cast(y_pred, "complex64"))
+
+    z = np.full((4, 2), 1 + 2j, np.complex64)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    model.compile("sgd", Distance(dtype="complex64"))
+    expected = np.abs(z - rudel.predict(model, z.real)).mean()
+    np.testing.assert_allclose(rudel.evaluate(model, z.real, z)["loss"], expected, rtol=1e-5)
 
 
 def test_a_loss_of_the_users_own_may_be_called_as_a_binary_one_of_keras() -> None:

@@ -1,5 +1,6 @@
 """Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,13 +123,16 @@ def check_inputs(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarray
 
 
 def _check_real(examples: Examples, model: "keras.Model", what: str) -> None:
-    """Refuses complex numbers where Keras would drop their imaginary part: in labels, and in inputs of real numbers."""
-    from keras import Sequential
+    """Refuses complex numbers where Keras would drop their imaginary part: in inputs and targets of real numbers."""
+    from keras import Sequential, tree
+
+    def are_complex(parts: Any) -> bool:
+        return any("complex" in str(getattr(part, "dtype", "")) for part in tree.flatten(parts))
 
     takes = getattr(model, "inputs", None) or (model.layers[:1] if isinstance(model, Sequential) else [])
-    is_real = {"x": bool(takes) and not any("complex" in str(each.dtype) for each in takes)}
+    is_real = {"x": bool(takes) and not are_complex(takes)}
     for name, array in examples.named_arrays():
-        if array.dtype.kind == "c" and is_real.get(name[0], needs_targets(model)):
+        if array.dtype.kind == "c" and is_real.get(name[0], needs_targets(model) and not are_complex(model.loss)):
             raise DataError(
                 f"The {what} {name} holds {array.dtype} values, of which the model would compute with the real part "
                 "alone: give real and imaginary parts as two columns, such as np.stack([z.real, z.imag], -1)."
@@ -168,7 +172,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
 
 def _targets(examples: Examples, model: "keras.Model") -> list[_Target]:
     """The labels of each output with the loss that compares them; an output may have several, or none."""
-    y, loss, shapes = examples.y, getattr(model, "loss", None), getattr(model, "output_shape", None)
+    y, loss, shapes = examples.y, getattr(model, "loss", None), _output_shape(model, examples.x)
     if isinstance(y, np.ndarray):
         several = list(loss.values()) if isinstance(loss, Mapping) else loss
         losses = several if isinstance(several, list | tuple) else [loss]
@@ -182,6 +186,16 @@ def _targets(examples: Examples, model: "keras.Model") -> list[_Target]:
         weight, its_loss, shape = (_of_output(part, name, index) for part in (examples.sample_weight, loss, shapes))
         targets.append(_Target(f"y[{key!r}]", y[key], weight, its_loss, shape))
     return [target for target in targets if isinstance(target.labels, np.ndarray)]
+
+
+def _output_shape(model: "keras.Model", x: Arrays) -> Any:
+    """The shape of a model's output, or of each; None where it is not known before the model is built."""
+    from keras import Sequential
+
+    if isinstance(model, Sequential) and not model.built and isinstance(x, np.ndarray):
+        with contextlib.suppress(Exception):  # layers of the user's own may not say
+            return model.compute_output_shape(x.shape)
+    return getattr(model, "output_shape", None)
 
 
 def _of_output(part: Any, name: Any, index: int) -> Any:

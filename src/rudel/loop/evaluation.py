@@ -407,8 +407,11 @@ def _row_form(x: Arrays) -> tuple[Any, ...]:
 
 
 def _without_padding(output: np.ndarray, rows: int, room: int) -> np.ndarray:
-    """An output without what it gives for the copies behind `rows` examples; one with another number of rows stays."""
-    return output[:rows] if output.shape[:1] == (room,) else output
+    """An output without what it gives for the copies behind `rows` examples, of `room`.
+
+    One with several rows for each example loses those of the copies; one with another number of rows stays.
+    """
+    return output[: len(output) // room * rows] if output.ndim and len(output) % room == 0 else output
 
 
 def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:

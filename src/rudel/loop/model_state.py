@@ -90,11 +90,13 @@ def _why_not_of_outputs(model: "keras.Model", targets: Tree) -> str:
     if not isinstance(targets, dict) or not outputs or not logs_its_metrics(model, "train_step", "compute_loss"):
         return ""
     losses = getattr(model, "loss", None)
+    if isinstance(losses, list | tuple) and len(losses) == len(outputs):
+        losses = dict(zip(outputs, losses, strict=True))
     wanted = [name for name in outputs if not isinstance(losses, dict) or losses.get(name) is not None]
     if set(wanted) <= targets.keys() <= set(outputs):
         return ""
     given, named, learned = (" and ".join(f"`{name}`" for name in names) for names in (targets, outputs, wanted))
-    of_learned = "" if wanted == outputs else f", with a loss for {learned}"
+    of_learned = "" if wanted == outputs else f", with a loss for {learned or 'none of them'}"
     return f"the targets are called {given}, and the outputs {named}{of_learned}: give targets by the outputs' names."
 
 

@@ -313,6 +313,9 @@ def test_predicts_all_rows_of_outputs_that_have_more_than_the_inputs() -> None:
     model = keras.Model(inputs, ops.reshape(layers.Dense(4)(inputs), (-1, 2)))
     expected = model.predict(TABLE, verbose=0)  # type: ignore[call-arg]
     np.testing.assert_allclose(rudel.predict(model, TABLE, batch_size=40), expected, rtol=1e-5, atol=1e-6)
+    inputs = keras.Input(batch_shape=(40, 5))
+    model = keras.Model(inputs, model(inputs))  # whose last batch is filled up
+    np.testing.assert_allclose(rudel.predict(model, TABLE), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [None, 8])
