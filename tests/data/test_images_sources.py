@@ -80,6 +80,8 @@ def test_paths_in_a_table_may_be_in_another_form_of_unicode(lay_out: Callable[..
     labels = {"1.jpg": "cat", names[form == "NFC"]: "dog"}
     for source in (find_labelled_files(str(table)), find_labelled_files(str(root), labels=str(table))):
         assert shown(source) == labels
+    table.write_text(f"1,cat\n{names[form == 'NFD'].removesuffix('.jpg')},dog\n")
+    assert shown(find_labelled_files(str(root), labels=str(table))) == labels
 
 
 @pytest.mark.parametrize(

@@ -171,11 +171,14 @@ def _found(rows: Sequence[Row], files: Sequence[File]) -> dict[str, File]:
     by_name = {unicodedata.normalize("NFC", file.name): file for file in files} | {file.name: file for file in files}
     by_stem: dict[str, list[File]] = {}
     for file in files:
-        by_stem.setdefault(str(PurePosixPath(file.name).with_suffix("")), []).append(file)
+        stem = str(PurePosixPath(file.name).with_suffix(""))
+        for form in {stem, unicodedata.normalize("NFC", stem)}:
+            by_stem.setdefault(form, []).append(file)
     found = {}
     for row in rows:
-        file = by_name.get(row.path) or by_name.get(unicodedata.normalize("NFC", row.path))
-        if file is None and len(same := by_stem.get(row.path, [])) == 1:
+        composed = unicodedata.normalize("NFC", row.path)
+        file = by_name.get(row.path) or by_name.get(composed)
+        if file is None and len(same := by_stem.get(row.path) or by_stem.get(composed, [])) == 1:
             file = same[0]
         if file is not None:
             found[row.path] = file
