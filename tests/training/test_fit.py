@@ -551,6 +551,17 @@ def test_the_labels_of_each_output_fit_its_loss(form: Any) -> None:
     rudel.fit(model, x, formed(255 * mask, kind), verbose=False)
 
 
+def test_steps_of_the_models_own_compare_targets_as_they_like() -> None:
+    class Masked(keras.Model):
+        def compute_loss(self, x: Any, y: Any, y_pred: Any, *others: Any, **more: Any) -> Any:
+            return super().compute_loss(x, y["mask"], y_pred["mask"] * y["scale"], *others, **more)
+
+    inputs, x = keras.Input((3,)), np.zeros((8, 3), np.float32)
+    model: Any = Masked(inputs, {"mask": keras.layers.Dense(1, "sigmoid")(inputs), "scale": inputs})
+    model.compile("sgd", "binary_crossentropy")
+    rudel.fit(model, x, {"mask": np.ones((8, 1)), "scale": np.full((8, 1), 7.0)}, verbose=False)
+
+
 def test_labels_fit_a_model_that_is_not_built() -> None:
     x, y = np.zeros((8, 3), np.float32), np.arange(8) % 3 + 1
     for ask in (rudel.fit, rudel.evaluate):

@@ -177,8 +177,10 @@ def _targets(examples: Examples, model: "keras.Model") -> list[_Target]:
         several = list(loss.values()) if isinstance(loss, Mapping) else loss
         losses = several if isinstance(several, list | tuple) else [loss]
         return [_Target("y", y, examples.sample_weight, each, shapes) for each in losses]
+    if not needs_targets(model):  # its own steps may compare others
+        return []
     names = names_of(model, "outputs")
-    keys = list(y) if isinstance(y, Mapping) else range(len(y or ()))
+    keys = [key for key in y if key in names or not names] if isinstance(y, Mapping) else range(len(y or ()))
     targets = []
     for place, key in enumerate(keys):
         index = names.index(key) if key in names else place
@@ -366,7 +368,7 @@ def needs_targets(model: "keras.Model") -> bool:
     import keras
 
     own = [getattr(type(model), name) is getattr(keras.Model, name) for name in ("train_step", "compute_loss")]
-    return all(own) and bool(_loss_name(model.loss))
+    return all(own) and bool(_loss_name(getattr(model, "loss", None)))
 
 
 def takes_one_hot(model: "keras.Model") -> bool:
