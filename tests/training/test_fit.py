@@ -871,6 +871,16 @@ def test_a_layer_that_crops_at_random_is_named(head: str) -> None:
         rudel.fit(model, x, y, verbose=False)
 
 
+def test_a_layer_that_crops_at_random_is_not_blamed_for_targets_of_another_shape() -> None:
+    x = np.zeros((4, 8, 8, 3), np.float32)
+    crop, pool = keras.layers.RandomCrop(6, 6), keras.layers.GlobalAveragePooling2D()
+    model = keras.Sequential([keras.Input((8, 8, 3)), crop, pool, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    assert rudel.evaluate(model, x, np.zeros((4, 1)))["loss"] == 0
+    with pytest.raises(ModelError, match="Incompatible shapes for broadcasting"):
+        rudel.evaluate(model, x, np.zeros((4, 5, 7)))
+
+
 def test_a_dropout_of_everything_is_refused() -> None:
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(1.0, name="all"), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -303,7 +303,10 @@ def _random_crop(error: BaseException) -> "keras.Layer | None":
 
     from rudel.internals.keras import layers_of
 
-    called = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(frame.f_code.co_name in ("compute_loss", "compute_metrics") for frame in frames):
+        return None  # all layers have run
+    called = (frame.f_locals.get("self") for frame in frames)
     held = (layer for model in called if isinstance(model, Model) for layer in layers_of(model))
     return next((layer for layer in held if isinstance(layer, layers.RandomCrop)), None)
 
