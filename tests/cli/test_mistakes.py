@@ -212,7 +212,7 @@ def test_what_this_user_may_not_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "run").chmod(0)
     like_others = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     command = [*like_others, sys.executable, "-m", "rudel", "serve", "run"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     (tmp_path / "run").chmod(0o700)
     words = "run/config.json cannot be used (Permission denied): change its permissions, or give another path."
     assert (done.returncode, done.stderr) == (2, f"Error: {words}\n")
