@@ -101,7 +101,8 @@ def test_bits_of_int16_are_those_of_the_interpreters(kind: str, data: st.DataObj
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_reals_that_no_integer_holds_are_cut_off_as_by_the_interpreters(rounding: Rounding, tmp_path: Path) -> None:
     beyond = [-1.9, -0.5, 1.9, 254.9, -300, 300, 4e4, -4e4, 1e10, -1e10, np.inf, -np.inf, np.nan]
-    reals = np.array([beyond], np.float32)
+    ends = [end + step for end in (-128, 128, 256, -(2**15), 2**15, -(2**31), 2**31) for step in (-0.5, 0, 0.5)]
+    reals = np.array([beyond + ends], np.float32)
     operator, models = Op("CAST", (0,), (1,), version=1), {}
     for dtype in ("bool", "int8", "int16", "int32", *([] if rounding == "tflm" else ["uint8"])):
         model = build([T(reals.shape, "float32"), T(reals.shape, dtype)], [operator], [0], [1])
@@ -110,6 +111,14 @@ def test_reals_that_no_integer_holds_are_cut_off_as_by_the_interpreters(rounding
     for model, compiled in models.items():
         (ours,) = host.invoke(library, compiled, [reals])
         np.testing.assert_array_equal(ours, runner(model, rounding)([reals])[0], err_msg=compiled.name)
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_a_constant_may_be_of_bool() -> None:
+    shape = (1, 2)
+    tensors = [T(shape, "bool", data=np.array([[True, False]])), *[T(shape, "float32")] * 3]
+    model = build(tensors, [Op("CAST", (0,), (1,), version=1), Op("ADD", (1, 2), (3,))], [2], [3])
+    assert check(compile_model(model, rounding="litert"), model, count=2).different == 0
 
 
 def test_scales_that_are_too_far_apart_are_those_of_an_operator() -> None:

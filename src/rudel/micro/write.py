@@ -240,7 +240,7 @@ def _array(model: str, name: str, constant: Constant) -> str:
     if values.dtype == np.float32:
         items = [float_literal(value) for value in values.ravel()]
     else:
-        items = [str(value) for value in values.ravel().tolist()]
+        items = [str(int(value)) for value in values.ravel().tolist()]  # of bool, 0 and 1
         if values.dtype == np.int32:
             items = ["-2147483647 - 1" if item == "-2147483648" else item for item in items]
     per_line = {"int8_t": 24, "int16_t": 16}.get(kind, 9)
