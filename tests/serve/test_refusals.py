@@ -251,6 +251,16 @@ def test_a_chunk_that_is_none(server: Any, first: bytes) -> None:
     assert answer.endswith(b'{"error":"The body of the request is not one of HTTP/1.1."}')
 
 
+def test_a_chunk_that_is_none_where_no_body_is_read(server: Any) -> None:
+    head = b"GET /v1/models/small HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), LONG) as connection:
+        connection.sendall(head + b"no length\r\n")
+        with connection.makefile("rb") as file:
+            answer = file.read()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close\r\n" in answer
+
+
 def test_headers_without_an_end(server: Any) -> None:
     with socket.create_connection(("127.0.0.1", server.port), LONG) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000)

@@ -25,7 +25,7 @@ from rudel.serve.guard import Guard
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models, Version
 from rudel.serve.protocols.protocol import Answer, Query, ServingProtocol, Target, json_answer
-from rudel.serve.refusal import CLOSE, NOTHING_HERE, ClientGoneError, Refusal, busy, missing
+from rudel.serve.refusal import NOTHING_HERE, ClientGoneError, Refusal, busy, missing
 from rudel.serve.server_limits import Limits
 from rudel.serve.values import is_encoded
 
@@ -145,7 +145,7 @@ class Application:
             return json_answer(protocol.describe(target, self._models))
         body = await self._bodies.read(headers, receive, record.began)
         if MALFORMED in scope:
-            raise Refusal(400, "The body of the request is not one of HTTP/1.1.", CLOSE)
+            raise Refusal(400, "The body of the request is not one of HTTP/1.1.")
         record.received = len(body)
         record.version = version = self._models.find(target.model, target.version)
         query: Query = await self._parsed(body, lambda: protocol.parse(target, body, headers, version))

@@ -29,7 +29,7 @@ require(
         "HttpToolsProtocol.send_400_response": hasattr(HttpToolsProtocol, "send_400_response"),
         "HttpToolsProtocol.connections": {"connections", "cycle", "transport", "parser"}
         <= set(HttpToolsProtocol.__init__.__code__.co_names),
-        "RequestResponseCycle": {"scope", "more_body", "message_event", "response_started"}
+        "RequestResponseCycle": {"scope", "keep_alive", "more_body", "message_event", "response_started"}
         <= set(RequestResponseCycle.__init__.__code__.co_names),
         "HttpToolsProtocol.on_message_begin": {"url", "headers"}
         <= set(HttpToolsProtocol.on_message_begin.__code__.co_names),
@@ -183,7 +183,7 @@ class _Protocol(HttpToolsProtocol):
         if cycle is not None and MALFORMED in cycle.scope and not cycle.response_complete:
             return  # what follows is of the same body
         if cycle is not None and cycle.more_body and not cycle.response_started:
-            cycle.scope[MALFORMED], cycle.more_body = True, False
+            cycle.scope[MALFORMED], cycle.more_body, cycle.keep_alive = True, False, False
             cycle.message_event.set()
             return
         self._refuse(400, "This is no request of HTTP/1.1.")
