@@ -182,6 +182,7 @@ class RichDisplay(Lines):
         self._progress.stop()
         if self._in_notebook:
             self._in_notebook.update({"text/plain": ""}, raw=True)
+            self._in_notebook = None
 
     def _draw_in_notebook(self) -> None:
         if self._in_notebook and time.monotonic() - self._drawn >= 1 / _REFRESHES:

@@ -297,6 +297,7 @@ def test_a_notebook_without_ipywidgets_has_a_bar_until_the_training_ends(monkeyp
     display.advance(5, {"loss": 0.25}, 1.0)
     display.epoch({"epoch": 1, "loss": 0.125})
     display.stop()
+    display.advance(10, {"loss": 0.25}, 10.0)
     first, bar, line, last = shown
     assert "0/20 steps" in first
     assert "5/20 steps" in bar
