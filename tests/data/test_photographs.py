@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -254,6 +255,8 @@ def test_threads_decode_the_same(shared_data: Path) -> None:
         (encoded(flat("red"), "PPM"), "give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not an image"),
         *((encoded(noise(40, 40), form)[:-900], "is damaged or truncated") for form in ("JPEG", "PNG", "BMP")),
+        (encoded(noise(40, 40), "AVIF").replace(b"iloc", b"none"), "is damaged or truncated"),
+        (re.sub(b"(?<=mdat).{20}", bytes(20), encoded(noise(40, 40), "AVIF"), flags=re.S), "is damaged or truncated"),
         (encoded(noise(40, 40), "JPEG")[:10], "my.jpg is"),
         (png_header(0, 5), "is not an image"),
         (png_header(10_000, 9_000), f"more than {MOST_PIXELS:,} pixels"),
@@ -332,6 +335,8 @@ SOUND = [
         ("WEBP", {}),
         ("GIF", {}),
         ("BMP", {}),
+        ("AVIF", {}),
+        ("TIFF", {}),
     )
 ]
 
@@ -362,3 +367,6 @@ def test_predict_reads_files_as_training_does(tmp_path: Path, shape: tuple[int, 
         read_input(path, shape)
     with pytest.raises(DataError, match=r"takes inputs of shape \(5, 7, 2\)"):
         read_input(path, (5, 7, 2))
+    (tmp_path / "photo.avif").write_bytes(encoded(noise(40, 40), "AVIF").replace(b"iloc", b"none"))
+    with pytest.raises(DataError, match=r"photo\.avif cannot be read as an image"):
+        read_input(tmp_path / "photo.avif", shape, np.asarray)

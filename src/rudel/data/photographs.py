@@ -93,7 +93,9 @@ def decode(
         raise DataError(
             f"{name} is not an image that can be read: give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF."
         ) from None
-    except (OSError, ValueError, SyntaxError, IndexError, OverflowError, EOFError) as error:
+    except (DataError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # a decoder of hostile bytes may raise whatever it likes
         raise DataError(f"{name} is damaged or truncated ({str(error).rstrip('.')}).") from error
     pixels = np.asarray(scaled).reshape(down, across, channels)
     return oriented(pixels, turned) if turned > 1 else pixels

@@ -178,7 +178,9 @@ def _load_image(path: Path) -> Any:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(path)
             image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # a decoder of hostile bytes may raise whatever it likes
         raise DataError(f"{path} cannot be read as an image: {error}.") from error
     return image
 
