@@ -307,6 +307,7 @@ class ReplicasEngine:
         progress.take_round(closed)
         position.step = min(closed.state.steps, self._job.schedule.total_steps)
         position.clock.train = self._train_before + closed.seconds
+        session.display.round(closed)
         now = time.perf_counter()
         span = session.spans.ended(session.spans.first(self._open_span), position.step)
         ends = span is not None and closed.state.evaluated.size > 0
@@ -315,7 +316,6 @@ class ReplicasEngine:
             self._last_shown = now
             logs = self._metrics_of(progress.sums, self._logs_of(closed))
             session.display.advance(position.step, logs, position.clock.train)
-        session.display.round(closed)
         if session.run and now - self._last_slots > _SLOTS_SECONDS:
             self._last_slots = now
             assert self._coordinator

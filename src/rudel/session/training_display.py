@@ -97,7 +97,8 @@ class Lines(Display):
 class RichDisplay(Lines):
     """A progress bar with speeds, metrics and the time left, and the hosts below it, drawn by Rich.
 
-    In a notebook, IPython draws it: Rich alone wants ipywidgets there, which few have, and draws nothing without.
+    In a notebook, IPython draws it, above the lines of the epochs and as often as there are steps to show: Rich alone
+    wants ipywidgets there, which few have, and draws nothing without.
 
     Args:
         console: where; None for standard error.

@@ -141,6 +141,7 @@ def test_what_arrives_before_the_first_step_is_shown(crew: Any, monkeypatch: pyt
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x = np.random.default_rng(1).random((600, 200), "float32")  # never sent before
     rudel.fit(model, x, np.zeros(600, "int32"), steps=10, client=crew.client)
+    assert shown.rounds_at_first, "what is drawn with the bar is of the round that has ended"
     assert shown.sent == sorted(shown.sent)
     assert 0 < shown.sent[-1][0] <= shown.sent[-1][1]
     assert shown.sent[0][0] < 4 * 2 * model.count_params(), "the weights go to two workers, and after the examples"
