@@ -95,7 +95,7 @@ def written_together(paths: Sequence[Path], replaced: Iterable[Path] = ()) -> It
         for path in temporary:
             path.unlink(missing_ok=True)
         raise
-    _flush_folder(paths[0].parent)
+    _flush(paths[0].parent)
 
 
 def flush(path: Path) -> None:
@@ -105,11 +105,7 @@ def flush(path: Path) -> None:
         OSError: the disk is full.
     """
     for each in (path, *path.rglob("*")):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _flush(each)
 
 
 def remove_torn_line(path: Path) -> None:
@@ -141,8 +137,8 @@ def json_bytes(document: Any) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
