@@ -4,6 +4,7 @@ Keras reads `KERAS_BACKEND` when it is first imported, so every module that need
 """
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -104,6 +105,10 @@ def without_tensorflow() -> Iterator[None]:
         yield
 
 
+_drop_old_programs_once = functools.cache(drop_old_programs)
+"""Every call of `rudel.fit` and `rudel.predict` comes by; a process need not look each time."""
+
+
 def _keep_compiled_programs() -> None:
     """Points JAX at a compilation cache on disk, unless the user has chosen one, and keeps each program whole."""
     import jax
@@ -114,7 +119,7 @@ def _keep_compiled_programs() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         for option, value in jax_cache().items():
             jax.config.update(option, value)
-    drop_old_programs()
+    _drop_old_programs_once()
 
 
 def _leave_accelerators() -> None:

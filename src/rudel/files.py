@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -106,6 +107,34 @@ def flush(path: Path) -> None:
     """
     for each in (path, *path.rglob("*")):
         _flush(each)
+
+
+def replace_folder(new: Path, place: Path, old: Path) -> None:
+    """Lets a folder take the place of another by renames, so that one of both is whole whenever the process is killed.
+
+    Args:
+        new: all of it is on the disk.
+        place: where it goes; there need be no folder yet.
+        old: where the other lies until it is removed; after a kill, `restore_folder` puts it back.
+
+    Raises:
+        OSError: the folders cannot be renamed.
+    """
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def restore_folder(place: Path, old: Path) -> None:
+    """Puts back what `replace_folder` had moved to `old` where the process was killed between its renames.
+
+    Raises:
+        OSError: the folder cannot be renamed.
+    """
+    if old.exists() and not place.exists():
+        old.rename(place)
 
 
 def remove_torn_line(path: Path) -> None:

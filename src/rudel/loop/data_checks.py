@@ -12,6 +12,7 @@ from rudel.data.dataset import Arrays, Dataset, Examples, as_numbers, check_int3
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop.model_names import keys_of_inputs, names_of
+from rudel.loop.model_state import has_keras_own
 from rudel.loop.vocabulary import first_outside, lookups_of
 
 if TYPE_CHECKING:
@@ -240,10 +241,8 @@ def _check_names(x: Arrays, model: "keras.Model", what: str) -> None:
 
     Steps and calls of a model's own may take more.
     """
-    import keras
-
-    own = ("train_step", "test_step", "predict_step", "compute_loss")
-    if not isinstance(x, dict) or any(getattr(type(model), name) is not getattr(keras.Model, name) for name in own):
+    steps = ("train_step", "test_step", "predict_step", "compute_loss")
+    if not isinstance(x, dict) or not has_keras_own(model, *steps):
         return
     taken = keys_of_inputs(model)
     if taken and set(x) != set(taken):
@@ -365,10 +364,7 @@ def _ends_in_number(shape: Any) -> TypeGuard[tuple[Any, ...]]:
 
 def needs_targets(model: "keras.Model") -> bool:
     """Whether a model compares with targets: it has a loss, and its steps are Keras' own."""
-    import keras
-
-    own = [getattr(type(model), name) is getattr(keras.Model, name) for name in ("train_step", "compute_loss")]
-    return all(own) and bool(_loss_name(getattr(model, "loss", None)))
+    return has_keras_own(model, "train_step", "compute_loss") and bool(_loss_name(getattr(model, "loss", None)))
 
 
 def takes_one_hot(model: "keras.Model") -> bool:

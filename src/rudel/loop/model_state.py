@@ -151,9 +151,14 @@ def check_not_forked() -> None:
 
 def logs_its_metrics(model: "keras.Model", *steps: str) -> bool:
     """Whether what these steps, as `train_step`, return are the metrics after the step, as of Keras' own."""
+    return has_keras_own(model, *steps, "compute_metrics")
+
+
+def has_keras_own(model: "keras.Model", *methods: str) -> bool:
+    """Whether a model has these methods, as `train_step`, from Keras itself, and not in an override."""
     from keras import Model
 
-    return all(getattr(type(model), name) is getattr(Model, name) for name in (*steps, "compute_metrics"))
+    return all(getattr(type(model), name) is getattr(Model, name) for name in methods)
 
 
 def check_steps(model: "keras.Model") -> None:

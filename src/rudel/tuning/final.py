@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rudel.files import replace_folder, restore_folder
 from rudel.runs.run_directory import RunDirectory, finite, writing
 from rudel.training.from_recipe import TrainedRun, train_recipe
 from rudel.training.prepared import RecipeRequest
@@ -39,9 +40,8 @@ def train_final(recipe: str, tuned: Tuned, **where: Any) -> TrainedRun:
 
     final, fresh = tuned.path / "final", tuned.path / ".new"
     new, old = fresh / "final", fresh / "old"
-    if old.exists() and not final.exists():  # a call was killed between the two renames below
-        with writing(tuned.path):
-            old.rename(final)
+    with writing(tuned.path):
+        restore_folder(final, old)
     has_new = bool(RunDirectory(new).read_config()) and _is_free(new, arguments)
     if not has_new:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -49,10 +49,7 @@ def train_final(recipe: str, tuned: Tuned, **where: Any) -> TrainedRun:
             return train(final)
     trained = train(new)
     with writing(tuned.path):
-        shutil.rmtree(old, ignore_errors=True)
-        if final.exists():
-            final.rename(old)
-        new.rename(final)
+        replace_folder(new, final, old)
         shutil.rmtree(fresh)
     return replace(trained, path=final)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError, option
-from rudel.files import flush, remove_torn_line, write_json, written_together
+from rudel.files import flush, remove_torn_line, replace_folder, restore_folder, write_json, written_together
 from rudel.runs.run_directory import finite, remove_leftovers, take_lock, writing
 
 
@@ -113,7 +113,7 @@ class Ledger:
         with writing(self.path), (self.path / "trials.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(asdict(trial)), ensure_ascii=False) + "\n")
             file.flush()
-            os.fsync(file.fileno())  # Optuna's journal, which is told next, outlives a power cut, too
+            os.fsync(file.fileno())  # Optuna's journal, which has it next, outlives a power cut, too
         shutil.rmtree(self._folder(trial.number), ignore_errors=True)
 
     def checkpoints(self, number: int) -> dict[str, bytes]:
@@ -136,28 +136,19 @@ class Ledger:
     def keep_best(self, archive: bytes) -> None:
         """Replaces the best trial by what is in this archive; either is whole, whenever the process is killed."""
         with writing(self.path):
-            new, old, best = self._restore_best()
+            self._restore_best()
+            new = self.path / ".best.tmp"
             new.mkdir()
             with zipfile.ZipFile(io.BytesIO(archive)) as packed:  # whose names cannot lead out of the folder
                 packed.extractall(new)
             flush(new)
-            if best.exists():
-                best.rename(old)
-            new.rename(best)
-            shutil.rmtree(old, ignore_errors=True)
+            replace_folder(new, self.path / "best", self.path / ".best.old")
 
-    def _restore_best(self) -> tuple[Path, Path, Path]:
-        """Puts the best trial back that a killed sweep had moved away, and removes what else was left of that.
-
-        Returns:
-            Where a new best trial is unpacked, where the old one lies meanwhile, and where the best one is.
-        """
-        new, old, best = self.path / ".best.tmp", self.path / ".best.old", self.path / "best"
-        if old.exists() and not best.exists():
-            old.rename(best)
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-        return new, old, best
+    def _restore_best(self) -> None:
+        """Puts the best trial back that a killed sweep had moved away, and removes what else was left of that."""
+        restore_folder(self.path / "best", self.path / ".best.old")
+        for leftover in (".best.tmp", ".best.old"):
+            shutil.rmtree(self.path / leftover, ignore_errors=True)
 
     def _folder(self, number: int) -> Path:
         return self.path / "trials" / str(number)
