@@ -105,6 +105,17 @@ def without_tensorflow() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def reading_a_model() -> Iterator[None]:
+    """That, for a block in which Keras reads a model with its weights: none is drawn that the file sets."""
+    if backend_name() == "jax":
+        from rudel.internals.keras_jax import drawn_if_left as weights
+    else:
+        weights = contextlib.nullcontext
+    with without_tensorflow(), weights():
+        yield
+
+
 _drop_old_programs_once = functools.cache(drop_old_programs)
 """Every call of `rudel.fit` and `rudel.predict` comes by; a process need not look each time."""
 

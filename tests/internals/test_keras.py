@@ -1,5 +1,6 @@
 """Private parts of Keras: what Rudel expects of them holds, and what is missing stops it with a sentence."""
 
+import contextlib
 import importlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 
 from rudel.backend import hidden, keras_on_jax
 from rudel.errors import UnsupportedError
+from rudel.runs.model_file import load_model
 
 keras = keras_on_jax()
 
@@ -96,3 +98,63 @@ def test_a_module_is_hidden_from_one_thread_alone(tmp_path: Path, monkeypatch: p
         pass
     assert importlib.import_module("rarely_imported")
     del sys.modules["rarely_imported"]
+
+
+@keras.saving.register_keras_serializable("test_keras")
+class Counted(keras.initializers.RandomNormal):
+    """Draws seven times itself, and counts how often."""
+
+    draws = 0
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        type(self).draws += 1
+        return super().__call__(shape, dtype) * 0 + 7
+
+
+@keras.saving.register_keras_serializable("test_keras")
+class Projection(keras.layers.Layer):
+    """Has a kernel, and another that it does not save."""
+
+    def build(self, shape: Any) -> None:
+        self.kernel = self.add_weight(shape=(shape[-1], 2), initializer=Counted())
+        self.fixed = self.add_weight(shape=(2,), initializer=Counted(), trainable=False, dtype="bfloat16")
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.matmul(x, self.kernel) + keras.ops.cast(self.fixed, "float32")
+
+    def save_own_variables(self, store: Any) -> None:
+        store["kernel"] = self.kernel
+
+    def load_own_variables(self, store: Any) -> None:
+        self.kernel.assign(store["kernel"])
+
+
+def test_of_a_model_that_is_read_only_what_the_file_lacks_is_drawn(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), Projection()])
+    model.compile("adam", "mse")
+    model.layers[1].kernel.assign(np.arange(6, dtype="float32").reshape(3, 2))
+    model.fit(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"), verbose=0)
+    model.save(tmp_path / "model.keras")
+    Counted.draws = 0
+    again = load_model(tmp_path / "model.keras")
+    assert Counted.draws == 1
+    assert again.layers[1].fixed.numpy().tolist() == [7, 7]
+    for read, saved in zip(again.variables, model.variables, strict=True):
+        assert read.dtype == saved.dtype
+        np.testing.assert_array_equal(read, saved)
+    np.testing.assert_array_equal(again.optimizer.variables[2], model.optimizer.variables[2])
+
+
+def test_other_threads_draw_while_one_reads_and_so_does_it_afterwards() -> None:
+    def drawn() -> list[float]:
+        return keras.Variable(Counted(), shape=(1,)).numpy().tolist()
+
+    with ThreadPoolExecutor(1) as pool, keras_jax.drawn_if_left():
+        assert pool.submit(drawn).result() == [7]
+        with contextlib.suppress(ZeroDivisionError), keras_jax.drawn_if_left():
+            assert drawn() == [0]
+            _ = 1 / 0
+        late = keras.Variable(Counted(), shape=(1,))
+        assert late.numpy().tolist() == [0]
+    assert late.numpy().tolist() == [7]
+    assert drawn() == [7]

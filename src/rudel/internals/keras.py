@@ -136,8 +136,8 @@ def iterations_of(optimizer: keras.optimizers.Optimizer) -> Any:
 
 
 def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
-    """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
-    rate = inner_optimizer(optimizer)._learning_rate
+    """The `LearningRateSchedule` of an optimizer, or None where there is none, as where its rate is a number."""
+    rate = getattr(inner_optimizer(optimizer), "_learning_rate", None)
     return rate if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rudel.backend import keras_here, without_tensorflow
+from rudel.backend import keras_here, reading_a_model, without_tensorflow
 from rudel.errors import ModelError, RunError
 from rudel.loop.model_state import check_not_forked, first_line
 
@@ -86,7 +86,7 @@ def load_model(
     for name in _OWN_LAYERS:
         importlib.import_module(name)
     try:
-        with without_tensorflow(), warnings.catch_warnings():
+        with reading_a_model(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")  # of one never trained
             with _quiet(logging.getLogger("absl")):  # of metrics of an .h5 file, which are built in the first batch
                 return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     import keras
 
 
+@jax.jit  # else, JAX compiles each of its operations
+def _key_of(seed: np.uint32, epoch: np.uint32) -> jax.Array:
+    """The random key of an epoch."""
+    return jax.random.fold_in(jax.random.key(seed), epoch)
+
+
 class Devices(Protocol):
     """The devices that hold the loop's state and its examples."""
 
@@ -293,7 +299,7 @@ class CompiledEngine:
         if self._keyed < 0 and self._job.augment is None:  # nothing else asks for random numbers by this key
             self._key = unused_key()
         elif epoch != self._keyed and self._job.augment is not None:
-            self._key = jax.random.fold_in(jax.random.key(self._job.schedule.seed), epoch)
+            self._key = _key_of(np.uint32(self._job.schedule.seed), np.uint32(epoch))
         self._keyed = epoch
         done = self._session.position.step
         under_way: list[jax.Array] = []

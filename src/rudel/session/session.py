@@ -94,7 +94,7 @@ class Session:
         self.acts_before_steps = bool(hooks & callback_memory.BEFORE_STEPS)
         self._history = job.model.history
         self.first_batch, self.initial_metrics = built(job)
-        self._rate = RecordedRate(job.model.optimizer, self.spans.count)
+        self._rate = RecordedRate(job.model.optimizer)
         self.watch = best.make_watch(job.options, job.model.metrics, self._metric_names())
         self._best_saved: int | None = None
         self._best_recorded: int | None = None

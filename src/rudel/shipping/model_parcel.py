@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rudel.backend import keras_here, without_tensorflow
+from rudel.backend import keras_here, reading_a_model, without_tensorflow
 from rudel.errors import ModelError
 from rudel.loop.model_state import first_line
 from rudel.shipping.user_code import dumped, own_objects
@@ -82,7 +82,7 @@ def unpack(content: bytes) -> tuple[Any, Any]:
         with understandable():
             parcel = pickle.loads(content)
             keras.config.set_dtype_policy(parcel.policy)
-            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), without_tensorflow():
+            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), reading_a_model():
                 warnings.simplefilter("ignore")
                 path = Path(folder) / "model.keras"
                 path.write_bytes(zlib.decompress(parcel.archive))

@@ -5,6 +5,7 @@ those of installed packages by name. Limit: code that travels by value needs the
 """
 
 import contextlib
+import functools
 import os
 import sys
 import sysconfig
@@ -112,14 +113,21 @@ def modules_by_value(modules: Iterable[types.ModuleType]) -> Iterator[None]:
 
 def own_modules() -> list[types.ModuleType]:
     """The imported modules that are files of the user's: those that are not where packages are installed."""
-    return [module for module in list(sys.modules.values()) if _is_own(module)]
+
+    @functools.cache  # thousands of modules lie in some hundred folders
+    def is_own(folder: str) -> bool:
+        return not is_installed("", Path(folder).resolve())
+
+    found = [(module, _folder_of(name, module)) for name, module in list(sys.modules.items())]
+    return [module for module, folder in found if folder and is_own(folder)]
 
 
-def _is_own(module: types.ModuleType) -> bool:
-    path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-    if not path or sys.modules.get(name) is not module or name == "__main__":
-        return False
-    return not is_installed(name, Path(path).resolve())
+def _folder_of(name: str, module: types.ModuleType) -> str | None:
+    """The folder of an imported module's file; None for the main program, Rudel's own, and what is no file."""
+    path = getattr(module, "__file__", None)
+    if not path or name.partition(".")[0] in ("__main__", "rudel") or getattr(module, "__name__", "") != name:
+        return None
+    return os.path.dirname(path)  # noqa: PTH120  # as pathlib takes as long as all the rest
 
 
 def is_installed(module: str, path: Path) -> bool:

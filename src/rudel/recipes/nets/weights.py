@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rudel.backend import without_tensorflow
+from rudel.backend import reading_a_model, without_tensorflow
 from rudel.errors import DataError, RecipeError
 from rudel.files import expanded
 
@@ -47,7 +47,7 @@ def _from_model(model: "keras.Model", path: Path, class_names: tuple[str, ...]) 
     import keras
 
     try:
-        with without_tensorflow():
+        with reading_a_model():
             found: Any = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever a damaged file, or a class that it does not know, leads to
         raise _unreadable(path, error) from error
