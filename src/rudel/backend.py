@@ -121,12 +121,14 @@ _drop_old_programs_once = functools.cache(drop_old_programs)
 
 
 def _keep_compiled_programs() -> None:
-    """Points JAX at a compilation cache on disk, unless the user has chosen one, and keeps each program whole."""
+    """Points JAX at a compilation cache on disk, unless the user has chosen one; programs there are few and whole."""
     import jax
 
     from rudel.internals.jax import keep_programs_whole
+    from rudel.internals.keras_jax import share_programs
 
     keep_programs_whole()
+    share_programs()
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         for option, value in jax_cache().items():
             jax.config.update(option, value)

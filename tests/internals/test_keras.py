@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -129,6 +130,7 @@ class Projection(keras.layers.Layer):
         self.kernel.assign(store["kernel"])
 
 
+@pytest.mark.usefixtures("sharing_programs")
 def test_of_a_model_that_is_read_only_what_the_file_lacks_is_drawn(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), Projection()])
     model.compile("adam", "mse")
@@ -145,6 +147,7 @@ def test_of_a_model_that_is_read_only_what_the_file_lacks_is_drawn(tmp_path: Pat
     np.testing.assert_array_equal(again.optimizer.variables[2], model.optimizer.variables[2])
 
 
+@pytest.mark.usefixtures("sharing_programs")
 def test_other_threads_draw_while_one_reads_and_so_does_it_afterwards() -> None:
     def drawn() -> list[float]:
         return keras.Variable(Counted(), shape=(1,)).numpy().tolist()
@@ -158,3 +161,57 @@ def test_other_threads_draw_while_one_reads_and_so_does_it_afterwards() -> None:
         assert late.numpy().tolist() == [0]
     assert late.numpy().tolist() == [7]
     assert drawn() == [7]
+
+
+@pytest.fixture
+def sharing_programs() -> None:
+    keras_jax.share_programs()  # another test may have read the module again
+
+
+def _first_values(initializer: Any) -> list[bytes]:
+    shapes = [(3, 3, 1, 16), (288, 64), (1, 1), (7, 3), (256, 256), (256, 257)]
+    return [np.asarray(keras.Variable(initializer, shape=shape).value).tobytes() for shape in shapes]
+
+
+@pytest.mark.usefixtures("sharing_programs")
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        keras.initializers.GlorotUniform(seed=1),
+        keras.initializers.HeNormal(seed=2),
+        keras.initializers.RandomNormal(0.1, 0.02, seed=3),
+        keras.initializers.RandomUniform(-0.05, 0.1, seed=4),
+        keras.initializers.Orthogonal(seed=5),
+        keras.initializers.Zeros(),
+        keras.initializers.Ones(),
+        keras.initializers.Constant(0.3),
+    ],
+    ids=lambda initializer: type(initializer).__name__,
+)
+def test_first_values_are_those_of_keras_to_the_bit(initializer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = _first_values(initializer)
+    for name in ("normal", "truncated_normal", "uniform"):
+        monkeypatch.setattr(keras_jax.random, name, getattr(keras_jax.random, name).__wrapped__)
+    monkeypatch.setattr(keras_jax.Variable, "_initialize_with_initializer", keras_jax._by_keras)
+    assert _first_values(initializer) == ours
+
+
+@pytest.mark.usefixtures("sharing_programs")
+def test_kernels_of_many_shapes_are_drawn_by_one_program() -> None:
+    compiled: list[float] = []
+
+    def note(event: str, duration_secs: float, **more: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(duration_secs)
+
+    _first_values(keras.initializers.GlorotUniform(seed=7))
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        several = [keras.layers.Dense(units) for units in range(20, 30)]
+        for layer in several:
+            layer.build((None, 11))
+        assert not compiled
+        keras.ops.ones((2, 3, 5, 7)).block_until_ready()
+        assert compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
