@@ -168,6 +168,13 @@ def sharing_programs() -> None:
     keras_jax.share_programs()  # another test may have read the module again
 
 
+class Compiled(keras.initializers.GlorotUniform):
+    """Compiles what it draws."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return jax.jit(lambda: super(Compiled, self).__call__(shape, dtype))()
+
+
 def _first_values(initializer: Any) -> list[bytes]:
     shapes = [(3, 3, 1, 16), (288, 64), (1, 1), (7, 3), (256, 256), (256, 257)]
     return [np.asarray(keras.Variable(initializer, shape=shape).value).tobytes() for shape in shapes]
@@ -182,6 +189,7 @@ def _first_values(initializer: Any) -> list[bytes]:
         keras.initializers.RandomNormal(0.1, 0.02, seed=3),
         keras.initializers.RandomUniform(-0.05, 0.1, seed=4),
         keras.initializers.Orthogonal(seed=5),
+        Compiled(seed=6),
         keras.initializers.Zeros(),
         keras.initializers.Ones(),
         keras.initializers.Constant(0.3),

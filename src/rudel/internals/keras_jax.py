@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from keras.initializers import Ones, Zeros
 from keras.src.backend.common.variables import Variable
 from keras.src.backend.jax import nn, random
@@ -123,7 +124,10 @@ def _by_few_programs(draw: Callable[..., Any]) -> Callable[..., Any]:
         if not _here.drawing or size > _MOST or not _counts_elements():
             return draw(shape, *arguments, **options)
         longer = next(length for length in _LENGTHS if length >= size)
-        return jax.device_put(np.asarray(draw((longer,), *arguments, **options))[:size].reshape(shape))
+        numbers = draw((longer,), *arguments, **options)
+        if isinstance(numbers, Tracer):  # an initializer may have itself compiled
+            return numbers[:size].reshape(shape)
+        return jax.device_put(np.asarray(numbers)[:size].reshape(shape))
 
     return drawn
 
