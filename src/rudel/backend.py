@@ -107,7 +107,7 @@ def without_tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading_a_model() -> Iterator[None]:
-    """That, for a block in which Keras reads a model with its weights: none is drawn that the file sets."""
+    """Inside the block, Keras reads a model without importing TensorFlow, or drawing weights that the file sets."""
     if backend_name() == "jax":
         from rudel.internals.keras_jax import drawn_if_left as weights
     else:

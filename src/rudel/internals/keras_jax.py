@@ -21,12 +21,12 @@ from rudel.internals import mentions, require
 _PLAIN = {Zeros: np.zeros, Ones: np.ones}
 _DRAWS = ("normal", "truncated_normal", "uniform")
 _LENGTHS = tuple(4**power for power in range(8, 12))
-"""Of arrays that are drawn, each by a program of its own: these take half a second to compile, and MobileNetV2 has 35
-shapes of kernels.
+"""Lengths of the arrays that are drawn. Each has a program, which takes up to half a second to compile; MobileNetV2 has
+kernels of 35 shapes.
 """
 
 _MOST = _LENGTHS[-1]
-"""Elements of an array beyond which compiling takes no longer than computing."""
+"""The longest of them: to draw the next one takes longer than to compile a program."""
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def share_programs() -> None:
     """Lets Keras give variables their first values by few compiled programs, from now on.
 
     JAX compiles one for every shape that is drawn at random, or filled with zeros or ones. With an empty cache, two
-    epochs of `digits` take 12 s for 16 s (two cores). What variables hold is the same to the bit.
+    epochs of `digits` take 12 s instead of 16 s (two cores). What variables hold is the same to the bit.
     """
     if Variable._initialize_with_initializer is _initialized:
         return
@@ -64,9 +64,11 @@ def share_programs() -> None:
 
 
 class _Here(threading.local):
-    """What this thread is at: whether it draws a variable's first value, and those that it leaves for later.
+    """The state of a thread.
 
-    The latter are variables with what they hold, and what is to draw them; None where nothing is left.
+    Attributes:
+        drawing: whether it draws the first value of a variable.
+        undrawn: the variables inside `drawn_if_left`, with their zeros and their initializers; None outside.
     """
 
     drawing = False
@@ -78,11 +80,11 @@ _here = _Here()
 
 @contextlib.contextmanager
 def drawn_if_left() -> Iterator[None]:
-    """Inside the block, variables that this thread makes hold zeros in the place of random numbers; at its end, those
-    are drawn that nothing has set.
+    """Inside the block, new variables of this thread hold zeros instead of random numbers. At its end, those that
+    nothing has set are drawn.
 
-    Reading a model from a file sets nearly all. With an empty cache, an EfficientNetB0 is read in 1.0 s for 29 s, a
-    MobileNetV2 in 0.6 s for 13 s (two cores).
+    Reading a model from a file sets nearly all. With an empty cache, it takes 1.0 s instead of 29 s for EfficientNetB0,
+    and 0.6 s instead of 13 s for MobileNetV2 (two cores).
     """
     before, _here.undrawn = _here.undrawn, []
     try:
@@ -100,13 +102,14 @@ _by_keras = inspect.unwrap(Variable._initialize_with_initializer)
 
 @functools.wraps(_by_keras)
 def _initialized(variable: Any, initializer: Any) -> None:
-    """Gives a variable its first value, the same to the bit as Keras does."""
+    """Gives a variable its first value, to the bit the one that Keras gives it."""
     kind, drawn = type(initializer), isinstance(initializer, RandomInitializer)
-    if (drawn and _here.undrawn is not None) or (kind in _PLAIN and math.prod(variable._shape) <= _MOST):
+    undrawn = _here.undrawn if drawn else None
+    if undrawn is not None or (kind in _PLAIN and math.prod(variable._shape) <= _MOST):
         value = _PLAIN.get(kind, np.zeros)(variable._shape, variable._dtype)
         variable._initialize(jax.device_put(value))  # which compiles nothing
-        if drawn and _here.undrawn is not None:
-            _here.undrawn.append((variable, variable._value, initializer))
+        if undrawn is not None:
+            undrawn.append((variable, variable._value, initializer))
         return
     _here.drawing = drawn
     try:
@@ -116,7 +119,7 @@ def _initialized(variable: Any, initializer: Any) -> None:
 
 
 def _by_few_programs(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Draws first values as the beginning of a longer array: which number comes where follows from the seed alone."""
+    """Draws a first value as the beginning of a longer array: a number depends on the seed and its place alone."""
 
     @functools.wraps(draw)
     def drawn(shape: Sequence[int], *arguments: Any, **options: Any) -> Any:
@@ -125,7 +128,7 @@ def _by_few_programs(draw: Callable[..., Any]) -> Callable[..., Any]:
             return draw(shape, *arguments, **options)
         longer = next(length for length in _LENGTHS if length >= size)
         numbers = draw((longer,), *arguments, **options)
-        if isinstance(numbers, Tracer):  # an initializer may have itself compiled
+        if isinstance(numbers, Tracer):  # the initializer is being compiled
             return numbers[:size].reshape(shape)
         return jax.device_put(np.asarray(numbers)[:size].reshape(shape))
 

@@ -10,8 +10,8 @@ from rudel.backend import backend_name
 class RecordedRate:
     """Reads the learning rate of an optimizer.
 
-    Keras computes a schedule operation by operation, and JAX compiles each of these when it comes first: a tenth of a
-    second on a fast computer. As one program, a schedule takes a third of that, and then almost nothing.
+    Keras computes a schedule operation by operation, and JAX compiles each of them: a tenth of a second on a fast
+    computer. Compiled as a whole, a schedule takes a third of that, and almost nothing from then on.
 
     Args:
         optimizer: of Keras, or None.

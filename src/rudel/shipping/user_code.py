@@ -118,12 +118,12 @@ def own_modules() -> list[types.ModuleType]:
     def is_own(folder: str) -> bool:
         return not is_installed("", Path(folder).resolve())
 
-    found = [(module, _folder_of(name, module)) for name, module in list(sys.modules.items())]
-    return [module for module, folder in found if folder and is_own(folder)]
+    modules = list(sys.modules.items())
+    return [module for name, module in modules if (folder := _folder_of(name, module)) and is_own(folder)]
 
 
 def _folder_of(name: str, module: types.ModuleType) -> str | None:
-    """The folder of an imported module's file; None for the main program, Rudel's own, and what is no file."""
+    """The folder of an imported module; None for `__main__`, modules of Rudel, and modules without a file."""
     path = getattr(module, "__file__", None)
     if not path or name.partition(".")[0] in ("__main__", "rudel") or getattr(module, "__name__", "") != name:
         return None
