@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import array_checks  # noqa: F401  # first, so that what is imported is checked
-import compiling  # noqa: F401  # before JAX
+import compiling  # before JAX
 import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
@@ -87,29 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    with parallel.while_nobody_measures(item, nextitem), _optimized(bool(item.get_closest_marker("optimized"))):
+    with parallel.while_nobody_measures(item, nextitem):
+        compiling.optimize(bool(item.get_closest_marker("optimized")))
         result = yield
     if nextitem is None or nextitem.path != item.path:
         _keep_what_is_left()
     return result
-
-
-@contextlib.contextmanager
-def _optimized(wanted: bool) -> Iterator[None]:
-    """Lets LLVM optimise what is compiled here, and in what is started here, as it does for users."""
-    if not wanted:
-        yield
-        return
-    import jax
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
-        usual = jax.config.read("jax_disable_most_optimizations")
-        jax.config.update("jax_disable_most_optimizations", False)
-        try:
-            yield
-        finally:
-            jax.config.update("jax_disable_most_optimizations", usual)
 
 
 def pytest_collection_finish() -> None:
@@ -227,7 +210,7 @@ def shared_data(lacking: Callable[[str], NoReturn]) -> Path:
 @pytest.fixture(scope="session")
 def optimized() -> Callable[[], contextlib.AbstractContextManager[None]]:
     """What the marker does, for a part of a test: trainings that compute longer than they compile."""
-    return lambda: _optimized(True)
+    return compiling.optimized
 
 
 @pytest.fixture(scope="session")
