@@ -12,13 +12,13 @@ _FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # parts of a program make
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # later ones have nothing but emitters
     _FLAGS += ["--xla_cpu_use_fusion_emitters=false"]  # they make a loop compile three times as long
 
-QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": " ".join(_FLAGS)}
+_OPTION = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+QUICKLY = {_OPTION: "1", "XLA_FLAGS": " ".join(_FLAGS)}
 """Variables that leave out most of XLA's optimisations."""
 
 for _name, _value in QUICKLY.items():
     os.environ.setdefault(_name, _value)
 
-_OPTION = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 _usual = os.environ[_OPTION]
 
 
@@ -34,7 +34,7 @@ def optimized() -> Iterator[None]:
 
 
 def optimize(wanted: bool) -> None:
-    """Does so from now on, or not again."""
+    """Lets LLVM optimise what is compiled from now on, or no longer."""
     _switch("0" if wanted else _usual)
 
 
