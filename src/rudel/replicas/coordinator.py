@@ -23,7 +23,7 @@ from rudel.replicas.answer_book import AnswerBook
 from rudel.replicas.arithmetic import Arithmetic
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
-from rudel.replicas.dealing import worth_of
+from rudel.replicas.dealing import even_out, worth_of
 from rudel.replicas.host_calls import HostCalls
 from rudel.replicas.joining import Joining
 from rudel.replicas.leader import Desk, Leader
@@ -115,6 +115,7 @@ class Coordinator:
         await self._team.with_all(self._joining.prepare)
         for member in self._holding_up():
             self._team.set_aside(member)
+        even_out(self._team.active)
         for member in self._supply.deal():
             _log.info("%s takes %.4g steps/s, and gets %d pieces", member.name, member.speed, len(member.dealt))
         await self._team.with_all(self._supply.bring)

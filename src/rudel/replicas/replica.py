@@ -273,7 +273,7 @@ class Replica:
         Yields:
             The answer of each, and how many bytes its delta and its merge have.
         """
-        begun = [[np.array(v) for v in part] for part in self._carried[1:]]
+        begun, step_seconds = [[np.array(v) for v in part] for part in self._carried[1:]], self.step_seconds
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
         means = array_bytes.pack([np.asarray(self._carried[1][index], np.float32) for index in self._setup.statistics])
         self.restore(Snapshot(array_bytes.pack([np.zeros_like(noise)]), means))
@@ -296,7 +296,7 @@ class Replica:
                 self._round += 1
                 yield answer, len(delta) + len(message)
         finally:
-            self._carried = [[], *begun]
+            self._carried, self.step_seconds = [[], *begun], step_seconds
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""

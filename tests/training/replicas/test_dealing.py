@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rudel.replicas.dealing import Dealing, quotas
+from rudel.replicas.dealing import Dealing, even_out, quotas
 from rudel.replicas.members import Member, Piece
 from rudel.replicas.plans import Plans
 from rudel.shipping.host_examples import Leaf, Shard, cut
@@ -29,6 +29,7 @@ class Hosts:
         self._owed = [0.0] * len(speeds)
         self.times = np.zeros(EXAMPLES, int)
         self.moved, self.round = 0, 0
+        even_out(self.members)
         self.deal()
         self.moved = 0
 

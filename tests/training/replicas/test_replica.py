@@ -107,6 +107,13 @@ def test_rounds_are_encoded_though_the_model_makes_no_numbers_of_zeros(hosted: A
     assert len(taken) > 3  # what each round would send
 
 
+def test_the_speed_of_steps_is_that_of_many_and_not_of_those_between_tried_exchanges(hosted: Any) -> None:
+    one = hosted(linear(), DATA).replica
+    measured = one.step_seconds
+    one.rehearse_rounds(0.05, 2, measured)
+    assert one.step_seconds == measured
+
+
 def test_one_replica_whose_deltas_are_taken_as_they_are_trains_as_one_computer_does(hosted: Any) -> None:
     model = regression()
     one = hosted(model, DATA)
