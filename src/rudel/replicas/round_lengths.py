@@ -21,11 +21,13 @@ of 2,048, four in rounds of 16, 32 and 46 880, 1,024 and 1,104; of 1,024, eight 
 4.9 million weights in rounds of 8, 16, 24 and 32 112, 144, 168 and 192.
 """
 
-_DRIFT_STEPS, _DRIFT_STEPS_SGD = 400, 50
-"""The same at most, and with SGD with momentum. The first was chosen by the time that four nodes of a lab took to 80 %
-of the drawings of `benchmarks/evaluate.py`, with rounds of 32 to 128 steps. With SGD, in rounds of 4, 8, 16 and 32
-steps, four replicas end at 0.822, 0.812, 0.790 and 0.749 with a CNN on drawings after 1,024 steps, an MLP at 0.733,
-0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
+_DRIFT_STEPS, _DRIFT_STEPS_SGD = 200, 50
+"""The same at most, and with SGD with momentum. The first was chosen by the time that nodes of a lab, of 0.2 core
+each, took for drawings (`benchmarks/evaluate.py`). Four, in rounds of 16, 24, 32 and 44 steps (four seeds), came to
+accuracies of 0.77 to 0.80 after 3.45, 3.37, 3.35 and 3.61 s, and ended at 0.819, 0.818, 0.816 and 0.814. With 400, two
+came to 0.80 after 7.1 s and not 6.0 s; four at 20 Mbit/s after 4.7 s in both cases, with 10 % more steps (three seeds).
+With SGD, in rounds of 4, 8, 16 and 32 steps, four replicas end at 0.822, 0.812, 0.790 and 0.749 with a CNN on drawings
+after 1,024 steps, an MLP at 0.733, 0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
 """
 
 _LEAST_OF_SLOWEST = 2
@@ -121,8 +123,8 @@ def best_length(replicas: int, total_steps: int, most: int, speeds: Speeds) -> i
     """Steps of a round with the fastest progress in time.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
-    steps for each, rounds of the root of 400 c steps are best; with SGD of 50 c, and likewise of less where a replica
-    takes fewer than 2,000 steps in the whole training. But the slowest replica is to take a few steps, too. A merge is
+    steps for each, rounds of the root of 200 c steps are best; with SGD of 50 c, and likewise of less where a replica
+    takes fewer than 1,000 steps in the whole training. But the slowest replica is to take a few steps, too. A merge is
     to come before most of the next round is over, or it comes too late to be of use: on slow links, rounds are as long
     as that takes, up to twice as long as they are otherwise at most.
 
@@ -133,13 +135,13 @@ def best_length(replicas: int, total_steps: int, most: int, speeds: Speeds) -> i
         speeds: what was measured.
 
     >>> best_length(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
-    34
+    24
     >>> best_length(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
     135
     >>> best_length(8, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=20e6))
     24
     >>> best_length(4, 8192, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
-    5
+    4
     """
     by_cost = round(float(best_steps(total_steps / replicas, speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
@@ -167,7 +169,7 @@ def best_codec(replicas: int, total_steps: int, most: int, speeds: Speeds) -> tu
         speeds: what was measured, with the first codec of `SPARSER`.
 
     >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
-    ('top8', 34)
+    ('top8', 24)
     >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=2e6))
     ('top16', 34)
     >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=0.5e6))
