@@ -177,8 +177,8 @@ def test_more_hosts_are_best_where_that_is_so_and_the_fastest_come_first() -> No
 def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
     four = hosts(*[1.5e-3] * 4, exchange=0.02)
     forecast = in_rounds(WORK, four, links_of(100e6, 1.5e-3))
-    assert forecast.rounds == 28  # of 73 steps each
-    assert forecast.sent == pytest.approx(28 * 4 * 60e3)
+    assert forecast.rounds == 39  # of 52 steps each
+    assert forecast.sent == pytest.approx(39 * 4 * 60e3)
     slow = Links(2.3e6, 2.3e6, 2e-3, trials=((1, 0.04), (4, 0.14)))  # 20 Mbit/s, and a slow start
     sparser = in_rounds(WORK, hosts(*[1.5e-3] * 4, message=69e3), slow)
     assert sparser.rounds == 62  # of 33 steps each, with a quarter of the elements
@@ -187,7 +187,7 @@ def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
 
 def test_a_host_that_looks_faster_than_it_is_has_the_rounds_by_how_it_looks() -> None:
     slow = [Speed(f"h{i}", 0.05, 0.02, 60e3, 1e9, tried=(0.0015, 0.02)) for i in range(4)]
-    assert in_rounds(WORK, slow, links_of(100e6, 1.5e-3)).rounds == 28
+    assert in_rounds(WORK, slow, links_of(100e6, 1.5e-3)).rounds == 39
 
 
 def test_what_a_round_takes_beside_its_steps_counts_for_every_round_and_the_first_one_more() -> None:
