@@ -124,9 +124,8 @@ class Dealing:
         kept[slow].append(piece)
 
 
-def even_out(members: Iterable[Member]) -> None:
+def even_out(members: Sequence[Member]) -> None:
     """Takes members that a try-out shows to be about equally fast for equally fast; see `alike`."""
-    members = list(members)
     for member, speed in zip(members, alike([member.speed for member in members]), strict=True):
         member.step_seconds = 1.0 / speed
 

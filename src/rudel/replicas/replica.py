@@ -96,6 +96,9 @@ class Replica:
         setup: what it is made of.
         publish: called in the replica's thread with (round, `Answer`), or (round, exception) if it failed.
         network: number of the thread that talks to the coordinator, if there is one.
+
+    Attributes:
+        step_seconds: of a step, as tried out before the training; what rounds take says how it is later.
     """
 
     def __init__(self, setup: Setup, publish: Callable[[int, Any], None], network: int | None = None) -> None:
@@ -120,7 +123,7 @@ class Replica:
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
         self._loaded = False
-        self.step_seconds = self.rehearse(_TRY_OUT_SECONDS)
+        self.step_seconds = self._latest_seconds = self.rehearse(_TRY_OUT_SECONDS)
         self.exchange_seconds, self.exchange_bytes = self._try_rounds()
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -273,7 +276,7 @@ class Replica:
         Yields:
             The answer of each, and how many bytes its delta and its merge have.
         """
-        begun, step_seconds = [[np.array(v) for v in part] for part in self._carried[1:]], self.step_seconds
+        begun = [[np.array(v) for v in part] for part in self._carried[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
         means = array_bytes.pack([np.asarray(self._carried[1][index], np.float32) for index in self._setup.statistics])
         self.restore(Snapshot(array_bytes.pack([np.zeros_like(noise)]), means))
@@ -296,7 +299,7 @@ class Replica:
                 self._round += 1
                 yield answer, len(delta) + len(message)
         finally:
-            self._carried, self.step_seconds = [[], *begun], step_seconds
+            self._carried = [[], *begun]
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -326,7 +329,7 @@ class Replica:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
                     self._merged_at = done
-                count = min(rows - (done - first), max(1, int(_LONGEST_BLOCK / self.step_seconds)))
+                count = min(rows - (done - first), max(1, int(_LONGEST_BLOCK / self._latest_seconds)))
                 if self._awaited is not None:
                     count = min(count, max(7 * self._merged_at // 8 - done, plan.steps // _LOOKS, 1))
                 bad = self._steps(fixed, done - first, count)
@@ -371,7 +374,7 @@ class Replica:
         self._carried, bad = self._run(self._carried, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(np.asarray(bad))  # waits for the steps
         seconds = time.perf_counter() - began
-        self.step_seconds, self._computed = seconds / count, self._computed + seconds
+        self._latest_seconds, self._computed = seconds / count, self._computed + seconds
         self._computed_cpu += time.process_time() - cpu
         return bad
 

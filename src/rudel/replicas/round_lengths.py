@@ -22,8 +22,8 @@ of 2,048, four in rounds of 16, 32 and 46 880, 1,024 and 1,104; of 1,024, eight 
 """
 
 _DRIFT_STEPS, _DRIFT_STEPS_SGD = 200, 50
-"""The same at most, and with SGD with momentum. The first was chosen by the time that nodes of a lab, of 0.2 core
-each, took for drawings (`benchmarks/evaluate.py`). Four, in rounds of 16, 24, 32 and 44 steps (four seeds), came to
+"""The same at most, and with SGD with momentum. The first was chosen by the time that nodes of a lab with 0.2 of a
+core took to learn drawings (`benchmarks/evaluate.py`). Four, in rounds of 16, 24, 32 and 44 steps (four seeds), came to
 accuracies of 0.77 to 0.80 after 3.45, 3.37, 3.35 and 3.61 s, and ended at 0.819, 0.818, 0.816 and 0.814. With 400, two
 came to 0.80 after 7.1 s and not 6.0 s; four at 20 Mbit/s after 4.7 s in both cases, with 10 % more steps (three seeds).
 With SGD, in rounds of 4, 8, 16 and 32 steps, four replicas end at 0.822, 0.812, 0.790 and 0.749 with a CNN on drawings
